@@ -39,6 +39,7 @@ from volery.workload.graph import Arranged, CycleError, Edges, Submissions
 from volery.workload.models import RESOURCES, with_requests
 from volery.workload.omissions import ATTEMPTS, ONE_BY_ONE, Judged, OmissionTally, Only, judge
 from volery.workload.quirks import in_order
+from volery.workload.table import RACK_WISHES
 from volery.workload.tr import trace_name
 
 NODE_CPU_MILLI: Final = 64_000
@@ -90,6 +91,7 @@ class _Row(NamedTuple):
     limit_us: int | None
     gang_tasks: int
     gang_nodes: int
+    gang_rack: int
     end_us: int | None
 
 
@@ -355,9 +357,11 @@ def _rows(
     links.has_limits |= batch.column("limit_us").null_count < batch.num_rows
     gang_tasks: Iterable[int | None] = repeat(None)
     gang_nodes: Iterable[int | None] = repeat(None)
+    gang_rack: Iterable[str | None] = repeat(None)
     ends_us: Iterable[int | None] = repeat(None)
     if links.has_gangs:
         gang_tasks, gang_nodes = _values_of(batch, "gang_tasks", None), _values_of(batch, "gang_nodes", None)
+        gang_rack = _values_of(batch, "gang_rack", None)
         if has_graph:
             ends_us = _values_of(batch, "end_us", None)
     came = _values_of(batch, "task_submit_us", None)
@@ -367,7 +371,9 @@ def _rows(
     times = zip(judged.codes.tolist(), judged.submit_us.tolist(), judged.runtime_us.tolist(), strict=True)
 
     values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    wishes_of_rows = zip(replicas, urgent, due, came, limits_us, ends_us, gang_tasks, gang_nodes, strict=False)
+    wishes_of_rows = zip(
+        replicas, urgent, due, came, limits_us, ends_us, gang_tasks, gang_nodes, gang_rack, strict=False
+    )
     columns = zip(requests, parents, wishes_of_rows, times, values, strict=False)
     for request, parent_ids, further_values, (code, submit_us, runtime_us), (
         job,
@@ -383,8 +389,9 @@ def _rows(
             continue
 
         estimate = runtime_us if estimate_us is None else estimate_us
-        near, *wishes, end_us, sharing_tasks, nodes = further_values
-        wishes += sharing_tasks or 1, NO_GANG if nodes is None and sharing_tasks is None else nodes or 0, end_us
+        near, *wishes, end_us, sharing_tasks, nodes, rack = further_values
+        wishes += sharing_tasks or 1, NO_GANG if nodes is None and sharing_tasks is None else nodes or 0
+        wishes += RACK_WISHES.get(rack, 0), end_us
         # 0 stays 0, and nothing else becomes 0; what is not known is none
         units = tuple([max(round(value), int(value > 0)) if value else 0 for value in request])
 
@@ -446,12 +453,13 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     number: dict[Amounts, int] = {}
     replicas: list[Sequence[int]] = []
     submissions = Submissions(apart=links.apart)
-    gang_nodes = array("i")
+    gang_nodes, gang_racks = array("i"), array("b")
 
     parts: list[_Job] = []
     for job, rows, parents in _parts(path, jobs, source):
         parts.append(job)
         gang_nodes.append(_gang_of(path, job, rows, parents, source))
+        gang_racks.append(max([row.gang_rack for row in rows]) if gang_nodes[-1] != NO_GANG else 0)
         submissions.add(job.arrival_us, [row.came_us for row in rows], [row.instances for row in rows], parents)
 
         if links.jobs:
@@ -495,6 +503,7 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
         submit_us=submit_us,
         limit_us=limit_us,
         gang_nodes=gang_nodes if any(nodes != NO_GANG for nodes in gang_nodes) else array("i"),
+        gang_racks=gang_racks if any(gang_racks) else array("b"),
     )
 
     if replicas:
