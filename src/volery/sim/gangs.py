@@ -99,6 +99,8 @@ class GangRule(LaunchRule, Extension):
             first = self._lab.trace.first
             size = first[job + 1] - first[job]
             shape = self._lab.trace.gang_of(job) if self._has_shapes else None
+            if shape is not None and not shape.nodes and shape.rack != REQUIRES_RACK:
+                shape = None  # it may lie anywhere
             gang = self._gangs[job] = GangRun(shape, size, size)
 
         self._record(port, task, attempt, waited_us)

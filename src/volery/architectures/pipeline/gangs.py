@@ -30,9 +30,10 @@ class GangKind(Kind):
     Attributes:
         demands: Members by class, with their counts; one entry where all are alike.
         most: Largest count of members that an empty machine holds, where all are alike; 0 elsewhere.
+        fits_by_count: Whether any machines will do that hold as many members as it has.
     """
 
-    __slots__ = ("demands", "gang", "most", "racks", "size")
+    __slots__ = ("demands", "fits_by_count", "gang", "most", "racks", "size")
 
     def __init__(self, groups: dict[Kind, int], gang: Gang, state: State, rooms: Rooms) -> None:
         kinds = list(groups)
@@ -61,17 +62,13 @@ class GangKind(Kind):
         self.racks = rack_vectors(state.cluster) if gang.rack else ()
         self.demands = tuple([MemberDemand(kind.packed, kind.suitable, count) for kind, count in groups.items()])
         self.most = max([rooms[free, self.packed] for free in set(state.whole.free)]) if self.is_counted else 0
+        self.fits_by_count = is_uniform and not gang.nodes and gang.rack != REQUIRES_RACK
         self.possible = bool(places_on(self, self.suitable, state.whole.free, state, rooms))
 
     @property
     def is_counted(self) -> bool:
         """True if machines hold counts of its members: these are alike, or may each be as large as the largest."""
         return len(self.demands) == 1 or bool(self.gang.nodes)
-
-    @property
-    def fits_by_count(self) -> bool:
-        """True if any machines will do that hold as many members as it has, whichever these are."""
-        return self.is_counted and not self.gang.nodes and self.gang.rack != REQUIRES_RACK
 
 
 def places_on(kind: Kind, machines: int, free: Sequence[int], state: State, rooms: Rooms) -> Places:
