@@ -80,7 +80,9 @@ class Fit:
                 constraints |= task.constraints
             nodes = min(job.gang.nodes, len(tasks))
             cores = len(tasks) * self.cores(request)
-            need = JobNeed(len(tasks), nodes, job.gang.tasks_per_node, request, constraints, is_exclusive, cores)
+            need = JobNeed(
+                len(tasks), nodes, job.gang.tasks_per_node, request, constraints, is_exclusive, cores, job.gang
+            )
             return [(need, [tuple(tasks)])]
 
         elements: dict[JobNeed, list[Element]] = {}

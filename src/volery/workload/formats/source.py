@@ -418,11 +418,12 @@ def table_format(
     fits: Callable[[Head], bool] | None = None,
     remarks: tuple[str, ...] = (),
     like: Callable[[str], float] | None = None,
+    has_gangs: Callable[[Path], bool] | None = None,
 ) -> Format:
     """The format of a table of text in which every row is a row of ours.
 
     Args:
-        name, title, remarks, like: see `Format`.
+        name, title, remarks, like, has_gangs: see `Format`.
         row: makes the row of the fields by name and the number of the line.
         names, header, separator: see `table_rows`.
         fits: see `Format`; None: the first line names the columns of `header`.
@@ -435,7 +436,7 @@ def table_format(
             yield row_made
 
     fits = fits or (lambda head: head.names() >= header)
-    return Format(name, title, fits, rows=rows, remarks=remarks, columns=header, like=like)
+    return Format(name, title, fits, rows=rows, remarks=remarks, columns=header, like=like, has_gangs=has_gangs)
 
 
 def row_like(kinds: str, separator: str = ",") -> Callable[[str], float]:

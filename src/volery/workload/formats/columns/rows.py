@@ -284,6 +284,7 @@ class MappedRows:
             "instances": pc.coalesce(array, pc.if_else(is_gang, one, size)),
             "gang_tasks": _null_where(pc.invert(is_gang), size),
             "gang_nodes": _null_where(pc.invert(is_gang), nodes),
+            "gang_rack": _null_where(pc.invert(is_gang), self._column("rack", chunk)),
             "cpu_milli": cpu_milli,
             "gpu_milli": gpu_milli,
             "memory_mb": memory_mb,

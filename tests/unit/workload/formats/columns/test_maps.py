@@ -45,6 +45,7 @@ COLUMNS = '[columns]\njob = "id"\nsubmit = "came"\nstart = "begun"\nend = "ended
         (COLUMNS + '[states]\nfinished = ["ok"]\n', "states", "belong together; map state"),
         (COLUMNS + 'state = "s"\n', "states", "belong together; name its words"),
         (COLUMNS + 'state = "s"\n[states]\nran = ["ok"]\n', "states.ran", "is no status; .*"),
+        (COLUMNS + 'rack = "r"\n', "columns.rack", "is for jobs whose tasks run only together; map nodes or tasks"),
         (COLUMNS + '[[filter]]\ncolumn = "c"\n', r"filter\[0\]", "has neither keep nor drop"),
     ],
 )  # fmt: skip

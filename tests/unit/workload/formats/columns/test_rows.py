@@ -297,6 +297,18 @@ def test_a_job_of_several_nodes_or_tasks_is_a_gang_that_shares_what_it_asks_for(
     assert row.changed == changed
 
 
+def test_a_job_of_several_nodes_may_prefer_or_require_one_rack(tmp_path: Path) -> None:
+    columns = '[columns]\njob = "id"\nsubmit = "came"\nnodes = "n"\nrack = "r"\n'
+    columns += 'runtime = { column = "t", unit = "s" }\n'
+    lines = "id,came,n,r,t\n" + "".join(
+        f"{number},2024-03-01 09:00,{nodes},{rack},5\n"
+        for number, (nodes, rack) in enumerate([(2, "prefer"), (2, "Require"), (2, ""), (1, "require")])
+    )
+    assert [row.gang_rack for row in read(tmp_path, columns, lines)] == ["prefer", "require", None, None]
+    with pytest.raises(InputError, match="r gives no rack: 'near' is none of prefer, require; mend it"):
+        read(tmp_path, columns, "id,came,n,r,t\n1,2024-03-01 09:00,2,near,5\n")
+
+
 def test_amounts_may_be_stated_of_each_node_task_or_core(tmp_path: Path) -> None:
     columns = (
         "gang = false\n" + TIMES + 'tasks = "t"\nnodes = "n"\ncores = { column = "c", per = "node" }\n'
