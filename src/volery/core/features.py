@@ -15,7 +15,7 @@ from volery.core.trace import NO_GANG, Trace
 
 CONSTRAINTS, USERS = "constraints", "users"
 PRIORITIES, DEADLINES, LOCALITY, PREFERENCES = "priorities", "deadlines", "locality", "preferences"
-LIMITS, GANGS = "limits", "gangs"
+LIMITS, GANGS, PARTITIONS = "limits", "gangs", "partitions"
 FEATURES: Final = (
     CONSTRAINTS,
     AMOUNTS,
@@ -27,6 +27,7 @@ FEATURES: Final = (
     PREFERENCES,
     LIMITS,
     GANGS,
+    PARTITIONS,
 )
 
 
@@ -43,6 +44,7 @@ def features_of(trace: Trace) -> tuple[str, ...]:
         PREFERENCES: bool(trace.preference),
         LIMITS: any(limit != NEVER for limit in trace.limit_us),
         GANGS: any(nodes != NO_GANG for nodes in trace.gang_nodes),
+        PARTITIONS: len(set(trace.partition)) > 1,
     }
     return tuple([feature for feature in FEATURES if has_feature[feature]])
 

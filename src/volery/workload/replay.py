@@ -90,6 +90,7 @@ class _Row(NamedTuple):
     limit_us: int | None
     gang_tasks: int
     gang_nodes: int
+    partition: str | None
 
 
 class _Links:
@@ -353,6 +354,7 @@ def _rows(
     gang_nodes: Iterable[int | None] = repeat(None)
     if links.has_gangs:
         gang_tasks, gang_nodes = _values_of(batch, "gang_tasks", None), _values_of(batch, "gang_nodes", None)
+    partitions = _values_of(batch, "partition", None)
     came = _values_of(batch, "task_submit_us", None)
     links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
     if links.apart and (unsubmitted := batch.column("submit_us").is_null()).true_count:
@@ -361,7 +363,7 @@ def _rows(
 
     kinds: dict[Amounts, Amounts] = {}
     values = zip(*(_shared_values(batch.column(name)) for name in names), strict=True)
-    wishes_of_rows = zip(replicas, urgent, due, came, limits_us, gang_tasks, gang_nodes, strict=False)
+    wishes_of_rows = zip(replicas, urgent, due, came, limits_us, gang_tasks, gang_nodes, partitions, strict=False)
     columns = zip(requests, parents, wishes_of_rows, times, values, strict=False)
     for request, parent_ids, further_values, (code, submit_us, runtime_us), (
         job,
@@ -377,8 +379,8 @@ def _rows(
             continue
 
         estimate = runtime_us if estimate_us is None else estimate_us
-        near, *wishes, sharing_tasks, nodes = further_values
-        wishes += sharing_tasks or 1, NO_GANG if nodes is None and sharing_tasks is None else nodes or 0
+        near, *wishes, sharing_tasks, nodes, partition = further_values
+        wishes += sharing_tasks or 1, NO_GANG if nodes is None and sharing_tasks is None else nodes or 0, partition
         # 0 stays 0, and nothing else becomes 0; what is not known is none
         units = tuple([max(round(value), int(value > 0)) if value else 0 for value in request])
         units = kinds.setdefault(units, units)
@@ -476,6 +478,7 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
         name = name.removesuffix(suffix)
 
     users = [job.rows[0].user for job in jobs]
+    partitions = [job.rows[0].partition or "" for job in jobs]
     has_users = form.name not in TABLES_OF_REQUESTS and any(users)
     parent_first, flat = edges.columns()
     priority, deadline_us, limit_us = (
@@ -498,6 +501,7 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
         submit_us=submit_us,
         limit_us=limit_us,
         gang_nodes=gang_nodes if any(nodes != NO_GANG for nodes in gang_nodes) else array("i"),
+        partition=tuple(partitions) if any(partitions) else (),
     )
 
     if replicas:

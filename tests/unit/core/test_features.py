@@ -33,6 +33,7 @@ def test_a_plain_workload_has_none_and_a_rich_one_all() -> None:
         preferences=(Preference(1, 0, 200),),
         preference=array("H", [0, 0]),
         gang_nodes=array("i", [NO_GANG, 0]),
+        partition=("", "long"),
     )
     assert features_of(rich) == FEATURES
 
