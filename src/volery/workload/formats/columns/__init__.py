@@ -21,6 +21,7 @@ SHIPPED: Final = (
     "sacct",
     "sacct-json",
     "jobcomp",
+    "scontrol",
     "alibaba-pai",
     "helios",
     "elasticflow",
@@ -78,6 +79,8 @@ def mapped_format(column_map: ColumnMap, place: str) -> Format:
         columns=frozenset(source.header if source.form != "text" or source.separator == "," else ()),
         like=row_like(source.kinds, source.separator) if source.kinds else None,
         limits="ignore" if column_map.states_runs else "enforce",
+        # A log of a manager is in the order of ends or ids, on the clock of the site; a run sorts and begins at 0.
+        usual=("unsorted", "clock-origin"),
     )
 
 

@@ -273,7 +273,7 @@ def _pair_rows(path: Path, names: Sequence[str], noticed: Noticed) -> Iterator[R
         pieces = keys.split("\n".join(pending).rstrip())
         values = dict(zip(pieces[1::2], pieces[2::2], strict=True))
         noticed[REPEATED_KEYS] += len(values) < len(pieces) // 2
-        noticed[JOINED.format("value")] += len(pending) > 1
+        noticed[JOINED.format("value")] += any("\n" in text.strip() for text in values.values())
         return began, [values.get(name) for name in names]
 
     for number, text in _texts(path, noticed):
