@@ -354,7 +354,7 @@ class MappedRows:
         for row in np.flatnonzero(is_second).tolist():
             end_us = int(alone_ends_us[at[row]])
             self._ends_us.setdefault(int(keys[row]), None if end_us == NO_END else end_us)
-        is_several = (row_counts[places] > 1) | is_second | np.isin(keys, list(self._ends_us))
+        is_several: Mask = (row_counts[places] > 1) | is_second | np.isin(keys, list(self._ends_us))
 
         new = np.stack([keys, pc.fill_null(ends_us, NO_END).to_numpy(zero_copy_only=False)])[:, ~is_several]
         both = np.concatenate([self._alone, new], axis=1)
