@@ -36,7 +36,7 @@ from volery.metrics.timeline import timeline
 from volery.report.schema import TraceFacts
 from volery.sim.faults import FaultPlan, crashes_of
 from volery.study.outages import outage_plan
-from volery.study.plan import CUTOFF_PARAMETER, content_digest, inputs_key, takes_cutoff_of_trace
+from volery.study.plan import CUTOFF_PARAMETER, code_digest, content_digest, inputs_key, takes_cutoff_of_trace
 from volery.study.spec import FRAMES, HOSTS, RunSpec, is_synthetic
 from volery.workload.clusters import in_order_of, parse_amounts, parse_variability
 
@@ -566,7 +566,9 @@ def learned(
     """
     architecture, config = design
     by = tuple([getattr(config, name) for name in learning.by])
-    key = (architecture.name, by, content_digest(run.history), inputs_key(run), run.delay_us)
+    # Two calls of one program may give the same name to different designs.
+    code = code_digest(architecture.name)
+    key = (architecture.name, code, by, content_digest(run.history), inputs_key(run), run.delay_us)
     if key not in _learned:
         _learned.clear()
         network = sim.Network(run.delay_us)

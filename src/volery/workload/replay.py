@@ -29,11 +29,11 @@ import pyarrow.compute as pc
 from volery.core.errors import InputError
 from volery.core.limits import Limits
 from volery.core.locality import with_replicas
-from volery.core.model import NEVER, SECOND, Amounts
+from volery.core.model import NEVER, Amounts
 from volery.core.omissions import Omissions
 from volery.core.trace import NO_GANG, Trace, longs
 from volery.workload.formats import read_source
-from volery.workload.formats.own import TABLE, far_of
+from volery.workload.formats.own import far_of, refuse_no_limit
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import Arranged, CycleError, Edges, Submissions
 from volery.workload.models import RESOURCES, with_requests
@@ -152,7 +152,7 @@ def read_tasks(
     source = _Source(form, job_count, only, resources, has_gangs=has_gangs)
     for batch in read_source(path, form, Noticed()):
         if limits == "enforce":
-            _refuse_no_limit(path, form, batch, source.links.rows)
+            refuse_no_limit(path, form, batch, source.links.rows)
         if not source.take(batch):
             break
 
@@ -169,26 +169,6 @@ def read_tasks(
     trace = _trace(path, form, jobs, source)
     passed.left_out = source.tally.omissions({job.name for job in jobs})
     return trace, passed
-
-
-def _refuse_no_limit(path: Path, form: Format, batch: pa.RecordBatch, rows_before: int) -> None:
-    """Refuse a row whose job could never run within its limit.
-
-    Raises:
-        InputError: with the line in the source, or the row of a canonical table.
-    """
-    place = pc.index(pc.less_equal(batch.column("limit_us"), 0), True).as_py()
-    if place < 0:
-        return
-
-    # The lines that a canonical table names are of the file from which it was made.
-    line = None if form is TABLE else batch.column("line")[place].as_py()
-    limit_s = batch.column("limit_us")[place].as_py() / SECOND
-    problem = (
-        f"the limit is {limit_s:g} s, in which no job can run; state one above 0, or none, make it none with "
-        "`volery trace convert --repair zero-limit=null`, or run with --limits ignore"
-    )
-    raise InputError(f"{path}:{line or rows_before + place + 1}", problem)
 
 
 class _Source:
