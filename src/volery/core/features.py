@@ -15,7 +15,7 @@ from volery.core.trace import NO_GANG, Trace
 
 CONSTRAINTS, USERS = "constraints", "users"
 PRIORITIES, DEADLINES, LOCALITY, PREFERENCES = "priorities", "deadlines", "locality", "preferences"
-LIMITS, GANGS, RACKS = "limits", "gangs", "racks"
+LIMITS, GANGS, RACKS, PARTITIONS = "limits", "gangs", "racks", "partitions"
 FEATURES: Final = (
     CONSTRAINTS,
     AMOUNTS,
@@ -28,6 +28,7 @@ FEATURES: Final = (
     LIMITS,
     GANGS,
     RACKS,
+    PARTITIONS,
 )
 
 
@@ -45,6 +46,7 @@ def features_of(trace: Trace) -> tuple[str, ...]:
         LIMITS: any(limit != NEVER for limit in trace.limit_us),
         GANGS: any(nodes != NO_GANG for nodes in trace.gang_nodes),
         RACKS: any(trace.gang_racks),
+        PARTITIONS: len(set(trace.partition)) > 1,
     }
     return tuple([feature for feature in FEATURES if has_feature[feature]])
 

@@ -93,6 +93,7 @@ class _Row(NamedTuple):
     gang_nodes: int
     gang_rack: int
     end_us: int | None
+    partition: str | None
 
 
 class _Links:
@@ -341,6 +342,7 @@ def _rows(
         gang_rack = _values_of(batch, "gang_rack", None)
         if has_graph:
             ends_us = _values_of(batch, "end_us", None)
+    partitions = _values_of(batch, "partition", None)
     came = _values_of(batch, "task_submit_us", None)
     links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
     if links.apart and (unsubmitted := batch.column("submit_us").is_null()).true_count:
@@ -350,7 +352,7 @@ def _rows(
     kinds: dict[Amounts, Amounts] = {}
     values = zip(*(_shared_values(batch.column(name)) for name in names), strict=True)
     wishes_of_rows = zip(
-        replicas, urgent, due, came, limits_us, ends_us, gang_tasks, gang_nodes, gang_rack, strict=False
+        replicas, urgent, due, came, limits_us, ends_us, gang_tasks, gang_nodes, gang_rack, partitions, strict=False
     )
     columns = zip(requests, parents, wishes_of_rows, times, values, strict=False)
     for request, parent_ids, further_values, (code, submit_us, runtime_us), (
@@ -367,9 +369,9 @@ def _rows(
             continue
 
         estimate = runtime_us if estimate_us is None else estimate_us
-        near, *wishes, end_us, sharing_tasks, nodes, rack = further_values
+        near, *wishes, end_us, sharing_tasks, nodes, rack, partition = further_values
         wishes += sharing_tasks or 1, NO_GANG if nodes is None and sharing_tasks is None else nodes or 0
-        wishes += RACK_WISHES.get(rack, 0), end_us
+        wishes += RACK_WISHES.get(rack, 0), end_us, partition
         # 0 stays 0, and nothing else becomes 0; what is not known is none
         units = tuple([max(round(value), int(value > 0)) if value else 0 for value in request])
         units = kinds.setdefault(units, units)
@@ -469,6 +471,7 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
         name = name.removesuffix(suffix)
 
     users = [job.rows[0].user for job in parts]
+    partitions = [job.rows[0].partition or "" for job in parts]
     has_users = form.name not in TABLES_OF_REQUESTS and any(users)
     parent_first, flat = edges.columns()
     priority, deadline_us, limit_us = (
@@ -492,6 +495,7 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
         limit_us=limit_us,
         gang_nodes=gang_nodes if any(nodes != NO_GANG for nodes in gang_nodes) else array("i"),
         gang_racks=gang_racks if any(gang_racks) else array("b"),
+        partition=tuple(partitions) if any(partitions) else (),
     )
 
     if replicas:

@@ -34,6 +34,7 @@ def test_a_plain_workload_has_none_and_a_rich_one_all() -> None:
         preference=array("H", [0, 0]),
         gang_nodes=array("i", [NO_GANG, 0]),
         gang_racks=array("b", [0, PREFERS_RACK]),
+        partition=("", "long"),
     )
     assert features_of(rich) == FEATURES
 

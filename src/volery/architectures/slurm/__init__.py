@@ -48,7 +48,8 @@ def build(cluster: Cluster, config: SlurmConfig, streams: Streams) -> Deployment
         raise InputError(f"{PLACE}conf", problem)
     table = NodeFacts(cluster, weights_of(config, len(cluster.slots)))
     partitions, default = partitions_of(config, table.every)
-    site = SlurmSite(partitions, default, config.SelectType == "select/linear", reservations_of(config, table.every))
+    is_exclusive, is_divided = config.SelectType == "select/linear", bool(config.PartitionName)
+    site = SlurmSite(partitions, default, is_exclusive, reservations_of(config, table.every), is_divided)
     fit = Fit(table, cluster.resources, site)
 
     core_count = sum([fit.node_cores(node) for node in range(len(cluster.slots))])
@@ -97,6 +98,7 @@ SLURM = Architecture(
         "gangs": "",
         "racks": "",
         "priorities": "",
+        "partitions": "PartitionName",
         "users": "PriorityWeightFairshare or qos or reservations or bf_max_job_user or bf_max_job_user_part",
     },
 )

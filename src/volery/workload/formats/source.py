@@ -78,6 +78,7 @@ class Format(NamedTuple):
         like: likeness of a line to a row or a comment, 0 to 1; None: lines alone do not show it.
         limits: use of the limits by a run that is not told otherwise: logs of work that ran are replayed as they ran.
         has_gangs: tells of a file whether rows of it may be jobs whose tasks run only together; None: never.
+        usual: rules of the doctor that such files break by their nature, so that it is no defect of one.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Format(NamedTuple):
     like: Callable[[str], float] | None = None
     limits: Limits = "ignore"
     has_gangs: Callable[[Path], bool] | None = None
+    usual: tuple[str, ...] = ()
 
 
 def parquet_parts(path: Path) -> list[Path]:

@@ -57,7 +57,7 @@ UNITS: Final[dict[Kind, Mapping[str, float]]] = {
 }
 """Units of the kinds of values that have one."""
 
-FORMS: Final = ("text", "json-lines", "json", "parquet", "pairs")
+FORMS: Final = ("text", "json-lines", "json", "parquet", "pairs", "ads")
 """Forms of files; `volery.workload.formats.columns.records` has a reader of each."""
 
 Per = Literal["job", "node", "task", "core"]

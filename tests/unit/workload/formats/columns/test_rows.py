@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from volery.core.errors import InputError
+from volery.core.features import features_of
 from volery.core.limits import LimitSummary
 from volery.workload import load_workload
 from volery.workload.formats import format_of, read_source
@@ -478,3 +479,18 @@ def test_attempts_are_known_again_however_far_apart_their_rows_are(
         assert row.submit_us == ends.get(job, 0) * S
         ends[job], counts[job] = at + 5, counts.get(job, 0) + 1
     assert [(row.task, row.submit_us) for row in rows[-2:]] == [("0", 0), ("1", 0)]
+
+
+def test_jobs_keep_their_partition_in_the_lab(tmp_path: Path) -> None:
+    text = (
+        "id,came,begun,ended,queue\n"
+        "2,2024-03-01 09:01,2024-03-01 09:01,2024-03-01 09:02,long\n"
+        "1,2024-03-01 09:00,2024-03-01 09:00,2024-03-01 09:01,\n"
+    )
+    assert [row.partition for row in read(tmp_path, TIMES + 'partition = "queue"\n', text)] == ["long", None]
+    trace, _ = load_workload(tmp_path / "t.txt", columns=str(tmp_path / "m.toml"))
+    assert trace.partition == ("", "long")
+    assert "partitions" in features_of(trace)
+    read(tmp_path, TIMES, text)
+    trace, _ = load_workload(tmp_path / "t.txt", columns=str(tmp_path / "m.toml"))
+    assert trace.partition == ()
