@@ -13,7 +13,7 @@ import pyarrow as pa
 from volery.core.errors import InputError, suggestion
 from volery.workload.formats.columns.maps import ColumnMap, parsed_map, read_map
 from volery.workload.formats.columns.proposal import Proposal, propose
-from volery.workload.formats.columns.records import AD_LINE
+from volery.workload.formats.columns.records import AD_END, AD_LINE
 from volery.workload.formats.columns.rows import MappedRows
 from volery.workload.formats.source import JSON_KEY, Format, Head, Noticed, always, fields, row_like
 
@@ -104,7 +104,7 @@ def _recognition(column_map: ColumnMap) -> Callable[[Head], bool]:
 
     def fits(head: Head) -> bool:
         if source.form == "ads":
-            return bool(head.lines) and all(AD_LINE.fullmatch(line) for line in head.lines)
+            return bool(head.lines) and all(AD_LINE.fullmatch(line) or line.startswith(AD_END) for line in head.lines)
         if source.begins:
             return bool(head.lines) and re.match(source.begins, head.lines[0]) is not None
         if source.form == "parquet":

@@ -533,6 +533,12 @@ def stored(folder: Path, text: str) -> Path:
     return path
 
 
+def test_a_history_file_of_condor_has_a_line_behind_each_ad(tmp_path: Path) -> None:
+    ad = ads_text([condor_row(0)])
+    rows = read(stored(tmp_path, ad + "*** Offset = 0 ClusterId = 0\n" + ad.replace("#0.0#", "#1.0#")))
+    assert [row["job"] for row in rows] == [f"schedd#{number}.0#{BEGIN_S}" for number in (0, 1)]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_shipped_map_is_chosen_by_the_content_and_gives_the_right_values(tmp_path: Path, name: str) -> None:
     case = CASES[name]
