@@ -15,6 +15,7 @@ import pytest
 from volery.core.errors import InputError
 from volery.core.features import features_of
 from volery.core.limits import LimitSummary
+from volery.core.trace import NO_GANG
 from volery.workload import load_workload
 from volery.workload.formats import format_of, read_source
 from volery.workload.formats.columns.rows import ATTEMPTS, CAME_BEFORE, UNEVEN
@@ -409,7 +410,7 @@ def test_limits_of_planned_work_are_enforced_and_those_of_work_that_ran_counted(
 
 @pytest.mark.parametrize("waits", ["", "afterok:7"])
 def test_attempts_stay_apart_where_a_row_states_a_dependency(tmp_path: Path, waits: str) -> None:
-    """One dependency in the file makes one job of the rows of each, of which the attempts wait for each other."""
+    """One dependency in the file makes one job of the rows of each; attempts that are gangs come one after another."""
     text = (
         "id,came,begun,ended,n,after\n"
         "1,2024-03-01 09:00:00,2024-03-01 09:00:00,2024-03-01 09:01:40,2,\n"
@@ -420,11 +421,9 @@ def test_attempts_stay_apart_where_a_row_states_a_dependency(tmp_path: Path, wai
     rows = read(tmp_path, columns, text)
     assert rows[1].parents == [*(["job 7"] if waits else []), "0"]
     trace, _ = load_workload(tmp_path / "t.txt", columns=str(tmp_path / "m.toml"))
-    assert trace.job_count == 2
-    assert sorted(trace.duration_us) == [10 * S, 90 * S, 100 * S]
-    assert not trace.gang_nodes
-    assert trace.submit_us.tolist().count(100 * S) == 1
-    assert trace.parents.tolist() == [trace.duration_us.index(100 * S)]
+    assert trace.arrival_us.tolist() == [0, 0, 100 * S]
+    assert trace.gang_nodes.tolist() == [2, NO_GANG, 2]
+    assert trace.duration_us.tolist() == [100 * S, 100 * S, 10 * S, 90 * S, 90 * S]
 
 
 def test_an_attempt_within_a_window_comes_no_earlier_than_it(tmp_path: Path) -> None:
