@@ -13,7 +13,7 @@ from volery.cli.calibrate import calibrate
 from volery.cli.compare import compare, demo, run
 from volery.cli.designs import flow, policy_app, show_architectures, show_stages
 from volery.cli.federation import discover, replay, serve_app, up
-from volery.cli.jobs import cancel, job, jobs, logs, record_app, submit
+from volery.cli.jobs import cancel, job, jobs, logs, record_app
 from volery.cli.load import load
 from volery.cli.operations import drain, hosts, nodes, token_app, undrain, users_app
 from volery.cli.output import INTERRUPTED, LEFT_OUT, STANDARD_OUTPUT, PipeClosedError, guarded_streams, print_error
@@ -21,6 +21,7 @@ from volery.cli.plan import plan
 from volery.cli.results import browse, check, export, report, show, timeline, verify
 from volery.cli.storm import storm
 from volery.cli.strl import strl
+from volery.cli.submit import submit
 from volery.cli.theory import show_theory
 from volery.cli.trace import trace_app
 from volery.cli.watch import watch
