@@ -152,8 +152,7 @@ def test_a_submitted_job_is_told_and_watched_to_its_end(
     assert ended.status == 0
     assert "done: 2 finished of 2" in ended.out
     failed = JobStatus(id=7, name="", user="ann", state="failed", tasks=2, failed=2, submitted_us=0, revision=2)
-    answers["events"] = lambda _: iter([failed])
-    answers["job"] = lambda _: failed
+    answers |= {"events": lambda _: iter([failed]), "job": lambda _: failed, "tasks": lambda _: iter(())}
     assert command("submit", file, "--watch").status == 1
 
 
