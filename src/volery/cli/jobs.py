@@ -39,7 +39,7 @@ MIB: Final = 1 << 20
 USED: Final = ("cpu", "memory")
 
 Api = Annotated[
-    str | None, option("The federation's API; by default on this machine.", "--api", form="URL", envvar="VOLERY_API")
+    str | None, option("The federation's API; else client.toml's, or here.", "--api", form="URL", envvar="VOLERY_API")
 ]
 NUMBER_MAX: Final = 10**18 - 1
 """The largest number of a job that the API knows."""
