@@ -55,8 +55,10 @@ def client_file() -> ClientFile:
     except msgspec.ValidationError as error:
         raise misfit(error, str(path), ClientFile, table) from None
     paths = {key: table[key] for key in ("token_file", "ca") if table.get(key)}
-    # Without an error for an account that there is not: the path is then one that is not there.
-    whole_paths = {key: str(path.parent / os.path.expanduser(name)) for key, name in paths.items()}  # noqa: PTH111
+    whole_paths = dict[str, str]()
+    for key, name in paths.items():
+        home_path = os.path.expanduser(name)  # noqa: PTH111 - no error: a path of no account is one that is not there
+        whole_paths[key] = str(path.parent / home_path)
     return msgspec.structs.replace(content, **whole_paths)
 
 
