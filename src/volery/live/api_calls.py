@@ -239,9 +239,13 @@ def jobs(
     limit: int = 100,
     reason: str | None = None,
     since_us: int | None = None,
+    name: str | None = None,
+    mine: bool = False,
 ) -> ApiCall[list[JobStatus]]:
-    """Jobs, the newest first."""
-    query = {"state": state, "user": user, "before": before, "limit": limit, "reason": reason, "since": since_us}
+    """Jobs, the newest first; `name`: where the name contains this, `mine`: only the caller's own."""
+    query: dict[str, object] = {"state": state, "user": user, "before": before, "limit": limit, "reason": reason}
+    # Without tokens, the API knows no caller: the name of the account says who asks.
+    query |= {"since": since_us, "name": name, "mine": user_name() if mine else None}
     return ApiCall("GET", "/jobs", reader(list[JobStatus]), query)
 
 
@@ -438,7 +442,7 @@ def value_of(ended: TaskStatus, pickled: bytes) -> Any:
 
     if isinstance(value, BaseException):
         raised_in = f"raised in {place}, on {ended.node}"
-        value.add_note(f"{raised_in}; what it printed: volery logs {ended.job} {ended.index} --stderr")
+        value.add_note(f"{raised_in}; what it printed: volery logs {ended.job}/{ended.index} --stderr")
         if isinstance(value, Exception):
             raise value
         raise CallFailedError(f"{place} is {ended.state}: {ended.reason}") from value

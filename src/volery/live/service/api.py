@@ -120,6 +120,7 @@ def operations(
         "before": "only jobs below this number",
         "reason": "only where the reason contains this",
         "name": "only where the name contains this",
+        "mine": "only the caller's own; without tokens, those of the user of this name",
         "since": "submitted then or later, microseconds since 1970",
     }
     event_query = {
@@ -243,8 +244,14 @@ class _JobEndpoints:
 
     async def list(self, request: Request) -> Response:
         """Jobs, the newest first."""
-        user = request.query_params.get("user")
-        sees = principal(request).sees
+        user, mine = (request.query_params.get(name) for name in ("user", "mine"))
+        caller = principal(request)
+        if mine is not None:
+            own_user = caller.user if caller.known else mine
+            if user not in (None, own_user):
+                return as_json([])
+            user = own_user
+        sees = caller.sees
         # Jobs of others do not exist for this caller: an empty list, not an error.
         if user is not None and sees not in (None, user):
             return as_json([])
