@@ -265,10 +265,10 @@ def device_case(seed: int = 0) -> Case:
     return Case("devices", seed, trace, cluster)
 
 
-def gang_cases(seed: int = 0) -> list[Case]:
+def gang_cases(seed: int = 0, machines: int = GANG_MACHINES) -> list[Case]:
     """Gangs of all sizes up to three times what the cluster holds, some of tasks that need constraints."""
     stream = Streams(seed).of("conformance/gangs")
-    constraints = tuple([1 if machine % 3 == 0 else 0 for machine in range(GANG_MACHINES)])
+    constraints = tuple([1 if machine % 3 == 0 else 0 for machine in range(machines)])
     cluster = Cluster(constraints, tuple([stream.randint(1, 2) for _ in constraints]), "conformance")
 
     slot_count = cluster.slot_count
@@ -292,35 +292,34 @@ def gang_cases(seed: int = 0) -> list[Case]:
     return [Case("gangs", seed, trace_of("gangs", sorted(arrivals), jobs, needs), cluster, gangs=True)]
 
 
-def rigid_cases(seed: int, *, has_shapes: bool, has_amounts: bool) -> list[Case]:
+def rigid_cases(seed: int, *, has_shapes: bool, has_amounts: bool, machines: int = GANG_MACHINES) -> list[Case]:
     """Gangs beside single tasks, by constraints, in shapes, and by amounts; none is larger than the cluster.
 
     Args:
+        machines: count of machines.
         has_shapes: true for gangs spread over so many machines.
         has_amounts: true for gangs that ask for amounts, too.
     """
     stream = Streams(seed).of("conformance/rigid")
-    (gangs,) = gang_cases(seed)
+    (gangs,) = gang_cases(seed, machines)
     slots = gangs.cluster.slot_count
     sizes = [gangs.trace.first[job + 1] - gangs.trace.first[job] for job in range(gangs.trace.job_count)]
     nodes = [0 if 1 < size <= slots and stream.random() < 0.8 else NO_GANG for size in sizes]
     cases = [Case("rigid jobs", seed, with_gangs(gangs.trace, nodes), gangs.cluster)]
 
     if has_shapes:
-        cases.append(_shaped_case(seed))
+        cases.append(_shaped_case(seed, machines))
     if has_amounts:
-        cases.append(_case_of_amounts(seed))
+        cases.append(_case_of_amounts(seed, machines))
     return cases
 
 
-def _case_of_amounts(seed: int) -> Case:
+def _case_of_amounts(seed: int, machines: int) -> Case:
     """Gangs whose members are alike and ask for several resources."""
     stream = Streams(seed).of("conformance/amounts of gangs")
-    cluster = Cluster(
-        (0,) * GANG_MACHINES, (1,) * GANG_MACHINES, "conformance", RESOURCES, ((4000, 400, 2),) * GANG_MACHINES
-    )
+    cluster = Cluster((0,) * machines, (1,) * machines, "conformance", RESOURCES, ((4000, 400, 2),) * machines)
     kinds = ((1000, 50, 0), (2000, 300, 1), (4000, 10, 2))
-    sizes = [stream.choice((1, 2, GANG_MACHINES, GANG_MACHINES)) for _ in range(24)]
+    sizes = [stream.choice((1, 2, machines, machines)) for _ in range(24)]
     arrivals = sorted(stream.randrange(SECOND) for _ in sizes)
     trace = trace_of("amounts", arrivals, [[stream.choice((1000, 30_000))] * size for size in sizes])
     request = array("H", [kind for size in sizes for kind in [stream.randrange(len(kinds))] * size])
@@ -328,11 +327,11 @@ def _case_of_amounts(seed: int) -> Case:
     return Case("rigid jobs with amounts", seed, with_gangs(trace, [0] * len(sizes)), cluster)
 
 
-def _shaped_case(seed: int) -> Case:
+def _shaped_case(seed: int, machines: int) -> Case:
     """Gangs of all shapes that the cluster holds."""
     stream = Streams(seed).of("conformance/shapes")
-    cluster = Cluster.uniform(GANG_MACHINES, slots=3)
-    nodes = [stream.randint(1, GANG_MACHINES) for _ in range(24)]
+    cluster = Cluster.uniform(machines, slots=3)
+    nodes = [stream.randint(1, machines) for _ in range(24)]
     jobs = [[stream.choice((0, 1000, 30_000))] * stream.randint(count, 3 * count) for count in nodes]
     arrivals = sorted(stream.randrange(SECOND) for _ in jobs)
     return Case("rigid jobs in shapes", seed, with_gangs(trace_of("shapes", arrivals, jobs), nodes), cluster)
