@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 HOUR_S: Final = 3600
 JOBS_LISTED: Final = 20
 MIB: Final = 1 << 20
+LINE_SHOWN: Final = 500
 USED: Final = ("cpu", "memory")
 
 Api = Annotated[
@@ -204,6 +205,9 @@ def jobs(
 def job(
     words: JobWords = None,
     tasks: Annotated[int, typer.Option("--tasks", min=0, max=10_000, help="How many of its tasks are listed.")] = 20,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="List tasks that have failed, with the last line that each has written.")
+    ] = False,
     state: JobsState = None,
     mine: Mine = False,
     last: Last = False,
@@ -213,40 +217,67 @@ def job(
     """Show jobs and their tasks."""
     with connected(api, as_json) as client:
         selections = selected(client, words, JobFilters(state, mine, last), as_json)
-        print_jobs(client, selections, as_json and not is_single(words), as_json, tasks)
-
-
-def print_jobs(
-    client: Client, selections: Iterable[JobSelection], is_list: bool, as_json: bool, task_limit: int
-) -> None:
-    """Print jobs with their first tasks.
-
-    Args:
-        is_list: JSON is a list, also of one job.
-        task_limit: number of tasks of each job; 0: none, nor a list of them in JSON.
-    """
-    contents = []
-    for selection in selections:
-        tasks = list(itertools.islice(selection.tasks(client), task_limit)) if task_limit else []
-        if as_json:
-            content = msgspec.to_builtins(selection.job)
-            contents.append(content | {"listed": tasks} if task_limit else content)
-        else:
-            _print_job_lines(selection, tasks)
+        contents = [_print_selection(client, selection, as_json, tasks, failed) for selection in selections]
     if as_json:
-        print_json(contents if is_list else contents[0])
+        print_json(contents[0] if is_single(words) else contents)
 
 
 def _print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int) -> None:
-    print_jobs(client, [JobSelection(status)], False, as_json, task_limit)
+    content = _print_selection(client, JobSelection(status), as_json, task_limit)
+    if as_json:
+        print_json(content)
 
 
-def _print_job_lines(selection: JobSelection, tasks: list[TaskStatus]) -> None:
+def _print_selection(
+    client: Client, selection: JobSelection, as_json: bool, task_limit: int, failed: bool = False
+) -> dict[str, Any]:
+    """Print a job with its first tasks, or make its JSON.
+
+    Args:
+        task_limit: number of tasks; 0: none, nor a list of them in JSON.
+        failed: only tasks that have failed, with the last lines of their output.
+    """
+    count, last_lines = selection.task_count, None
+    if failed:
+        tasks = list(selection.failed_tasks(client))
+        count = len(tasks)
+        del tasks[task_limit:]
+        last_lines = {task.index: _last_line(client, task) for task in tasks}
+    else:
+        tasks = list(itertools.islice(selection.tasks(client), task_limit)) if task_limit else []
+
+    if not as_json:
+        _print_job_lines(selection.job, tasks, count, last_lines)
+
+    content: dict[str, Any] = msgspec.to_builtins(selection.job)
+    listed = msgspec.to_builtins(tasks)
+    if last_lines is not None:
+        listed = [task | {"last_line": last_lines[task["index"]]} for task in listed]
+    return content | ({"listed": listed} if task_limit else {})
+
+
+def _last_line(client: Client, task: TaskStatus) -> str:
+    """The last line of the errors of a task, or else of its output; what cannot be read is told."""
+    for stream in ("stderr", "stdout") if task.folder else ():
+        try:
+            content = client.log_end(task.job, task.index, stream)
+        except InputError as error:
+            if not error.place.startswith(f"jobs/{task.job}/"):
+                raise
+            print_error(error.place, error.problem, as_json=False)
+            continue
+        if line := content.decode(errors="replace").rstrip().rpartition("\n")[2]:
+            return line[-LINE_SHOWN:]
+    return ""
+
+
+def _print_job_lines(
+    status: JobStatus, tasks: list[TaskStatus], count: int, last_lines: Mapping[int, str] | None
+) -> None:
     from rich.text import Text
 
     from volery.live.status import UNCONFINED
 
-    status = selection.job
     console = terminal()
     title = f"job {status.id}" + (f" ({status.name})" if status.name else "")
     console.print(Text(f"{title}: "), _coloured(_words(status)), Text(f" of {status.tasks}"), sep="")
@@ -257,14 +288,18 @@ def _print_job_lines(selection: JobSelection, tasks: list[TaskStatus]) -> None:
         console.print(Text(f"scheduled {status.moved}"))
 
     if tasks:
-        _print_tasks(tasks)
+        _print_tasks(tasks, last_lines)
         for words in _held(tasks):
             console.print(Text(f"held to what they asked for: {words}" if words else UNCONFINED))
-        if selection.task_count > len(tasks):
-            typer.echo(f"{len(tasks)} of {selection.task_count} tasks; --tasks N lists more.")
+    if last_lines is not None and not count:
+        typer.echo("none of its tasks has failed")
+    elif tasks and count > len(tasks):
+        typer.echo(
+            f"{len(tasks)} of {count} {'tasks' if last_lines is None else 'failed tasks'}; --tasks N lists more."
+        )
 
 
-def _print_tasks(tasks: list[TaskStatus]) -> None:
+def _print_tasks(tasks: list[TaskStatus], last_lines: Mapping[int, str] | None) -> None:
 
     has_usage = any(task.usage is not None for task in tasks)
     attempt_head = ("attempt",) if any(task.attempt for task in tasks) else ()
@@ -281,10 +316,12 @@ def _print_tasks(tasks: list[TaskStatus]) -> None:
             _span(task),
             *(_used(task) if has_usage else ()),
             task.reason,
+            *(() if last_lines is None else (last_lines[task.index],)),
         )
         for task in tasks
     )
-    print_listing((*first_heads, *(USED if has_usage else ()), "reason"), rows)
+    last_heads = ("reason",) if last_lines is None else ("reason", "last line")
+    print_listing((*first_heads, *(USED if has_usage else ()), *last_heads), rows)
 
 
 def _used(task: TaskStatus) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from volery.cli.jobs import job, jobs, record_app, submit
 from volery.cli.load import load
 from volery.cli.logs import logs
 from volery.cli.operations import drain, hosts, nodes, token_app, undrain, users_app
-from volery.cli.orders import cancel, wait
+from volery.cli.orders import cancel, resubmit, wait
 from volery.cli.output import INTERRUPTED, LEFT_OUT, STANDARD_OUTPUT, PipeClosedError, guarded_streams, print_error
 from volery.cli.plan import plan
 from volery.cli.results import browse, check, export, report, show, timeline, verify
@@ -66,6 +66,7 @@ app.command("job", rich_help_panel=FEDERATION)(job)
 app.command("logs", rich_help_panel=FEDERATION)(logs)
 app.command("wait", rich_help_panel=FEDERATION)(wait)
 app.command("cancel", rich_help_panel=FEDERATION)(cancel)
+app.command("resubmit", rich_help_panel=FEDERATION)(resubmit)
 app.command("hosts", rich_help_panel=FEDERATION)(hosts)
 app.command("nodes", rich_help_panel=FEDERATION)(nodes)
 app.command("drain", rich_help_panel=FEDERATION)(drain)

@@ -1,15 +1,15 @@
-"""`volery wait` and `cancel`: what users want of jobs that were submitted, one or many at once."""
+"""`volery wait`, `cancel` and `resubmit`: what users want of jobs that were submitted, one or many at once."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from volery.cli.jobs import Api, _words, connected
 from volery.cli.options import AsJson
-from volery.cli.output import INTERRUPTED, print_json
+from volery.cli.output import INTERRUPTED, print_error, print_json
 from volery.cli.selection import (
     JobFilters,
     JobSelection,
@@ -25,6 +25,7 @@ from volery.core.errors import InputError
 
 if TYPE_CHECKING:
     from volery.live.client import Client
+    from volery.live.jobs import JobDescription
     from volery.live.status import JobStatus, TaskStatus
 
 
@@ -111,3 +112,43 @@ def _ended(client: Client, selection: JobSelection) -> tuple[JobStatus, list[Tas
             if job.ended or (selection.spans is not None and not open_places):
                 break
     return client.job(job.id), [] if selection.spans is None else list(selection.tasks(client))
+
+
+def resubmit(
+    words: JobWords = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only the tasks that have failed.")] = False,
+    state: JobsState = None,
+    mine: Mine = False,
+    last: Last = False,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
+    """Submit jobs, or tasks of them, again as they were, under new numbers; all of them or none."""
+    with connected(api, as_json) as client:
+        from volery.live.jobs import resubmission, task_count
+
+        jobs: list[tuple[int, JobDescription]] = []
+        for selection in selected(client, words, JobFilters(state, mine, last), as_json):
+            places = None if selection.spans is None else [place for span in selection.spans for place in span]
+            if failed:
+                places = [task.index for task in selection.failed_tasks(client)]
+            if places != []:
+                number = selection.job.id
+                jobs.append((number, resubmission(client.definition(number), places)))
+
+        if not jobs:
+            print_error("jobs", "none of their tasks has failed", as_json)
+            raise typer.Exit(1)
+        receipts = client.send_many(job for _, job in jobs)
+
+    contents = []
+    for (number, job), receipt in zip(jobs, receipts, strict=True):
+        contents.append({"again": number} | msgspec.to_builtins(receipt))
+        for warning in receipt.warnings:
+            typer.echo(f"warning: job {receipt.id}: {warning}", err=True)
+        if not as_json:
+            count = task_count(job)
+            tasks = f"{count} task{'s' * (count != 1)} of job {number} again"
+            typer.echo(f"job {receipt.id}: {tasks}; volery job {receipt.id} shows it")
+    if as_json:
+        print_json(contents[0] if is_single(words) else contents)

@@ -74,6 +74,12 @@ class JobSelection(NamedTuple):
             places = span[max(0, first - span.start) :]
             yield from client.tasks(self.job.id, places.start, len(places))
 
+    def failed_tasks(self, client: Client) -> Iterator[TaskStatus]:
+        """Its tasks that ran without success, or never can, in order."""
+        from volery.live.status import FAILED_TASKS
+
+        return (task for task in self.tasks(client) if task.state in FAILED_TASKS)
+
 
 def check_state(state: str | None) -> None:
     """Refuse a state that no job is ever in.

@@ -46,6 +46,7 @@ DEFAULT_API: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 CA_VARIABLE: Final = "VOLERY_CA"
 PAGE: Final = 1000
 BUSY: Final = 503
+NO_SUCH_RANGE: Final = 416
 
 AnswerT = TypeVar("AnswerT")
 Arguments = ParamSpec("Arguments")
@@ -254,6 +255,11 @@ def job(number: int) -> ApiCall[JobStatus]:
     return ApiCall("GET", f"/jobs/{number}", reader(JobStatus))
 
 
+def definition(number: int) -> ApiCall[JobDescription]:
+    """The description of a job, as it was submitted."""
+    return ApiCall("GET", f"/jobs/{number}/definition", reader(JobDescription))
+
+
 def tasks(number: int, first: int, limit: int) -> ApiCall[list[TaskStatus]]:
     return ApiCall("GET", f"/jobs/{number}/tasks", reader(list[TaskStatus]), {"first": first, "limit": limit})
 
@@ -286,6 +292,20 @@ def log_piece(number: int, index: int = 0, stream: str = "stdout", offset: int =
 
 def _content(response: httpx2.Response) -> bytes:
     return response.content
+
+
+class _EndCall(ApiCall[bytes]):
+    """A request for the end of something; of what is empty, status 416 says that there is none."""
+
+    def answer(self, response: httpx2.Response) -> bytes:
+        return b"" if response.status_code == NO_SUCH_RANGE else super().answer(response)
+
+
+def log_end(number: int, index: int = 0, stream: str = "stdout", size: int = 4096) -> ApiCall[bytes]:
+    """The last bytes of the output of a task's last attempt."""
+    call = _EndCall("GET", f"/jobs/{number}/tasks/{index}/logs", _content, {"stream": stream})
+    call.request["headers"] = {"range": f"bytes=-{size}"}
+    return call
 
 
 def result(number: int, index: int) -> ApiCall[bytes]:

@@ -114,3 +114,34 @@ def test_output_of_a_whole_job_is_followed(command: Command, tmp_path: Path) -> 
     command("submit", written(tmp_path, f"command = 'touch {gate}'\nconstraints = ['label.zone == \"b\"']"))
     lines = command("logs", "0", "--follow").out.splitlines()
     assert sorted(lines) == [f"0/{place}: parts {place}" for place in range(9)]
+
+
+def test_failed_tasks_are_listed_with_their_last_line(submitted: Command, tmp_path: Path) -> None:
+    listed = submitted("job", "0", "--failed", "--json").json["listed"]
+    assert [(task["index"], task["reason"], task["last_line"]) for task in listed] == [(1, "exit code 1", "out 1")]
+    line = "echo why >&2; echo '  at the end' >&2; echo; exit 3"
+    submitted("submit", written(tmp_path, f'command = "{line}"\ntasks = 2'), "--watch")
+    heads, *rows = [line.split("\t") for line in submitted("job", "4", "--failed").out.splitlines() if "\t" in line]
+    assert [row[heads.index("last line")] for row in rows] == ["  at the end"] * 2
+    assert "1 of 2 failed tasks; --tasks N lists more." in submitted("job", "4", "--failed", "--tasks", "1").out
+    assert submitted("job", "3", "--failed").out.endswith("none of its tasks has failed\n")
+
+
+def test_failed_tasks_are_submitted_again_with_their_index(submitted: Command, tmp_path: Path) -> None:
+    line = "echo item $VOLERY_INDEX of $SET; [ -e again ] || [ $VOLERY_INDEX -lt 2 ] || [ $VOLERY_INDEX = 4 ]"
+    job = f'key = "k"\ncwd = "{tmp_path}"\ncommand = "{line}"\n[[tasks]]\ncount = 4\nenv = {{ SET = "a" }}\n'
+    submitted("submit", written(tmp_path, job + '[[tasks]]\ncount = 3\nenv = { SET = "b" }\n'), "--watch")
+    (tmp_path / "again").touch()
+    again = submitted("resubmit", "4", "--failed")
+    assert again == Ended(0, "job 5: 4 tasks of job 4 again; volery job 5 shows it\n", "")
+    assert submitted("wait", "5").status == 0
+    lines = "item 2 of a\nitem 3 of a\nitem 5 of b\nitem 6 of b\n"
+    assert "".join(submitted("logs", f"5/{place}").out for place in range(4)) == lines
+    assert submitted("resubmit", "5", "--failed") == Ended(1, "", "error: jobs: none of their tasks has failed\n")
+    assert submitted("resubmit", "5/1-2", "--json").json[0]["tasks"] == 2, "an index is kept over a second time"
+    submitted("wait", "6")
+    assert submitted("logs", "6").out == "6/0: item 3 of a\n6/1: item 5 of b\n"
+    receipts = submitted("resubmit", "4", "2", "--json").json
+    assert [(receipt["again"], receipt["id"], receipt["tasks"]) for receipt in receipts] == [(4, 7, 7), (2, 8, 1)]
+    submitted("wait", "7", "8")
+    assert submitted("job", "8", "--json").json["user"] == "ada"
