@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -208,6 +209,9 @@ def job(
     failed: Annotated[
         bool, typer.Option("--failed", help="List tasks that have failed, with the last line that each has written.")
     ] = False,
+    toml: Annotated[
+        bool, typer.Option("--toml", help="Print the job's definition instead, which `volery submit` reads.")
+    ] = False,
     state: JobsState = None,
     mine: Mine = False,
     last: Last = False,
@@ -217,9 +221,27 @@ def job(
     """Show jobs and their tasks."""
     with connected(api, as_json) as client:
         selections = selected(client, words, JobFilters(state, mine, last), as_json)
+        if toml:
+            _print_definition(client, selections, failed, as_json)
+            return
+
         contents = [_print_selection(client, selection, as_json, tasks, failed) for selection in selections]
     if as_json:
         print_json(contents[0] if is_single(words) else contents)
+
+
+def _print_definition(client: Client, selections: list[JobSelection], failed: bool, as_json: bool) -> None:
+    from volery.live.config.tables import toml_of
+
+    jobs = whole_jobs(selections, "--toml prints the definition of job JOB, with all tasks")
+    if failed or len(jobs) > 1:
+        problem = "goes without --failed" if failed else f"prints one definition, of {len(jobs)} jobs"
+        raise InputError("--toml", f"{problem}; name one job alone")
+    table = msgspec.to_builtins(client.definition(jobs[0].id))
+    if as_json:
+        print_json(table)
+    else:
+        sys.stdout.write(toml_of(table))
 
 
 def _print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.live.cli.test_jobs import Command, Ended, command, written
 
+from volery.live.jobs import read_job
+
 __all__ = ["command"]
 
 
@@ -145,3 +147,31 @@ def test_failed_tasks_are_submitted_again_with_their_index(submitted: Command, t
     assert [(receipt["again"], receipt["id"], receipt["tasks"]) for receipt in receipts] == [(4, 7, 7), (2, 8, 1)]
     submitted("wait", "7", "8")
     assert submitted("job", "8", "--json").json["user"] == "ada"
+
+
+def test_a_definition_reads_back_as_a_file(submitted: Command, tmp_path: Path) -> None:
+    job = """
+name = "d\u00e9j\u00e0 \\"vu\\""
+user = "ada"
+key = "k"
+env = { A = "1\\n2\\u007f", "B C" = "\U0001f600" }
+timeout_s = 0.5
+constraints = ["cores >= 4"]
+[[tasks]]
+command = ["echo", "a b"]
+count = 2
+[[tasks]]
+command = "true"
+env = { D = "" }
+"""
+    path = written(tmp_path, job)
+    submitted("submit", path)
+    text = submitted("job", "4", "--toml").out
+    again = tmp_path / "again.toml"
+    again.write_text(text)
+    assert read_job(again) == read_job(path)
+    assert submitted("job", "4", "--toml", "--json").json["env"]["B C"] == "\U0001f600"
+    assert (
+        submitted("job", "0-1", "--toml").err == "error: --toml: prints one definition, of 2 jobs; name one job alone\n"
+    )
+    assert submitted("job", "sweep", "--last", "--toml").out.startswith('command = "echo out')
