@@ -1,29 +1,42 @@
-"""`volery jobs`, `job`, `logs`, `cancel` and `record`: the jobs of a federation, by its API."""
+"""`volery jobs`, `job` and `record`: the jobs of a federation, by its API."""
 
 from __future__ import annotations
 
 import itertools
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
 
-from volery.cli.options import AsJson, Replace, argument, option
+from volery.cli.options import AsJson, Replace, option
 from volery.cli.output import (
     live_extra,
     moment,
     print_answer,
     print_error,
     print_json,
-    print_table,
+    print_listing,
     terminal,
 )
-from volery.core.errors import InputError, suggestion
+from volery.cli.selection import (
+    JobFilters,
+    JobSelection,
+    JobsState,
+    JobWords,
+    Last,
+    Mine,
+    check_state,
+    is_single,
+    listed_jobs,
+    selected,
+    whole_jobs,
+)
+from volery.core.errors import InputError
 from volery.core.model import SECOND
 
 if TYPE_CHECKING:
@@ -32,10 +45,10 @@ if TYPE_CHECKING:
     from volery.live.client import Client
     from volery.live.status import JobStatus, TaskStatus
 
-FOLLOW_S: Final = 0.3
-"""The time between two requests of `logs --follow` for more output."""
 HOUR_S: Final = 3600
+JOBS_LISTED: Final = 20
 MIB: Final = 1 << 20
+LINE_SHOWN: Final = 500
 USED: Final = ("cpu", "memory")
 
 Api = Annotated[
@@ -43,8 +56,6 @@ Api = Annotated[
 ]
 NUMBER_MAX: Final = 10**18 - 1
 """The largest number of a job that the API knows."""
-JobNumber = Annotated[int, argument("The number of a job.", "JOB", min=0, max=NUMBER_MAX)]
-JobsState = Annotated[str | None, option("Only jobs in this state.")]
 JobsUser = Annotated[str | None, option("Only this user's jobs.")]
 HOURS_MAX: Final = 1_000_000.0
 Since = Annotated[float | None, option("Only of the last hours.", "--since", form="HOURS", min=0, max=HOURS_MAX)]
@@ -91,24 +102,37 @@ def hours_ago_us(hours: float | None) -> int | None:
 
 
 def jobs(
+    words: JobWords = None,
     state: JobsState = None,
     user: JobsUser = None,
+    mine: Mine = False,
+    last: Last = False,
     reason: Annotated[str | None, option("Only where the reason contains this.")] = None,
     since: Since = None,
     before: Annotated[
         int | None, option("Only below this number: the next page.", form="JOB", min=0, max=NUMBER_MAX)
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20,
+    limit: Annotated[
+        int | None, option("At most so many; by default 20, or all that are named.", min=1, max=10_000)
+    ] = None,
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
     """List jobs, the newest first."""
-    _check_state(state)
+    check_state(state)
+    since_us = hours_ago_us(since)
     with connected(api, as_json) as client:
-        listed_jobs = client.jobs(state, user, before, limit, reason, hours_ago_us(since))
+        if words or last:
+            if before is not None:
+                raise InputError("--before", "pages through a list of all jobs; leave it out beside JOB and --last")
+            selections = selected(client, words, JobFilters(state, mine, last, user, reason, since_us), as_json)
+            named_jobs = whole_jobs(selections, f"`volery job {(words or [''])[0]}` shows it")
+            jobs = sorted(named_jobs, key=lambda job: -job.id)[:limit]
+        else:
+            jobs = client.jobs(state, user, before, limit or JOBS_LISTED, reason, since_us, mine=mine)
 
     if as_json:
-        print_json(listed_jobs)
+        print_json(jobs)
         return
 
     heads = ("job", "name", "user", "state", "tasks", "submitted", "ran for", "reason")
@@ -123,37 +147,104 @@ def jobs(
             _span(job),
             job.reason,
         )
-        for job in listed_jobs
+        for job in jobs
     )
-    print_table(heads, rows)
-
-
-def _check_state(state: str | None) -> None:
-    """Raise InputError for a state that no job is ever in."""
-    from volery.live.status import JobState
-
-    if state is not None and state not in get_args(JobState):
-        raise InputError("--state", f"no job is ever {state!r}{suggestion(state, get_args(JobState))}")
+    print_listing(heads, rows)
 
 
 def job(
-    number: JobNumber,
+    words: JobWords = None,
     tasks: Annotated[int, typer.Option("--tasks", min=0, max=10_000, help="How many of its tasks are listed.")] = 20,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="List tasks that have failed, with the last line that each has written.")
+    ] = False,
+    toml: Annotated[
+        bool, typer.Option("--toml", help="Print the job's definition instead, which `volery submit` reads.")
+    ] = False,
+    state: JobsState = None,
+    mine: Mine = False,
+    last: Last = False,
     api: Api = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a job and its tasks."""
+    """Show jobs and their tasks."""
     with connected(api, as_json) as client:
-        _print_job(client, client.job(number), as_json, tasks)
+        selections = selected(client, words, JobFilters(state, mine, last), as_json)
+        if toml:
+            _print_definition(client, selections, failed, as_json)
+            return
+
+        contents = [_print_selection(client, selection, as_json, tasks, failed) for selection in selections]
+    if as_json:
+        print_json(contents[0] if is_single(words) else contents)
+
+
+def _print_definition(client: Client, selections: list[JobSelection], failed: bool, as_json: bool) -> None:
+    from volery.live.config.tables import toml_of
+
+    jobs = whole_jobs(selections, "--toml prints the definition of job JOB, with all tasks")
+    if failed or len(jobs) > 1:
+        problem = "goes without --failed" if failed else f"prints one definition, of {len(jobs)} jobs"
+        raise InputError("--toml", f"{problem}; name one job alone")
+    table = msgspec.to_builtins(client.definition(jobs[0].id))
+    if as_json:
+        print_json(table)
+    else:
+        sys.stdout.write(toml_of(table))
 
 
 def _print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int) -> None:
-
-    tasks = list(itertools.islice(client.tasks(status.id), task_limit)) if task_limit else []
+    content = _print_selection(client, JobSelection(status), as_json, task_limit)
     if as_json:
-        content = msgspec.to_builtins(status)
-        print_json(content | {"listed": tasks} if task_limit else content)
-        return
+        print_json(content)
+
+
+def _print_selection(
+    client: Client, selection: JobSelection, as_json: bool, task_limit: int, failed: bool = False
+) -> dict[str, Any]:
+    """Print a job with its first tasks, or make its JSON.
+
+    Args:
+        task_limit: number of tasks; 0: none, nor a list of them in JSON.
+        failed: only tasks that have failed, with the last lines of their output.
+    """
+    count, last_lines = selection.task_count, None
+    if failed:
+        tasks = list(selection.failed_tasks(client))
+        count = len(tasks)
+        del tasks[task_limit:]
+        last_lines = {task.index: _last_line(client, task) for task in tasks}
+    else:
+        tasks = list(itertools.islice(selection.tasks(client), task_limit)) if task_limit else []
+
+    if not as_json:
+        _print_job_lines(selection.job, tasks, count, last_lines)
+
+    content: dict[str, Any] = msgspec.to_builtins(selection.job)
+    listed = msgspec.to_builtins(tasks)
+    if last_lines is not None:
+        listed = [task | {"last_line": last_lines[task["index"]]} for task in listed]
+    return content | ({"listed": listed} if task_limit else {})
+
+
+def _last_line(client: Client, task: TaskStatus) -> str:
+    """The last line of the errors of a task, or else of its output; what cannot be read is told."""
+    for stream in ("stderr", "stdout") if task.folder else ():
+        try:
+            content = client.log_end(task.job, task.index, stream)
+        except InputError as error:
+            if not error.place.startswith(f"jobs/{task.job}/"):
+                raise
+            print_error(error.place, error.problem, as_json=False)
+            continue
+        if line := content.decode(errors="replace").rstrip().rpartition("\n")[2]:
+            return line[-LINE_SHOWN:]
+    return ""
+
+
+def _print_job_lines(
+    status: JobStatus, tasks: list[TaskStatus], count: int, last_lines: Mapping[int, str] | None
+) -> None:
     from rich.text import Text
 
     from volery.live.status import UNCONFINED
@@ -168,14 +259,18 @@ def _print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int
         console.print(Text(f"scheduled {status.moved}"))
 
     if tasks:
-        _print_tasks(tasks)
+        _print_tasks(tasks, last_lines)
         for words in _held(tasks):
             console.print(Text(f"held to what they asked for: {words}" if words else UNCONFINED))
-        if status.tasks > len(tasks):
-            typer.echo(f"{len(tasks)} of {status.tasks} tasks; --tasks N lists more.")
+    if last_lines is not None and not count:
+        typer.echo("none of its tasks has failed")
+    elif tasks and count > len(tasks):
+        typer.echo(
+            f"{len(tasks)} of {count} {'tasks' if last_lines is None else 'failed tasks'}; --tasks N lists more."
+        )
 
 
-def _print_tasks(tasks: list[TaskStatus]) -> None:
+def _print_tasks(tasks: list[TaskStatus], last_lines: Mapping[int, str] | None) -> None:
 
     has_usage = any(task.usage is not None for task in tasks)
     attempt_head = ("attempt",) if any(task.attempt for task in tasks) else ()
@@ -192,10 +287,12 @@ def _print_tasks(tasks: list[TaskStatus]) -> None:
             _span(task),
             *(_used(task) if has_usage else ()),
             task.reason,
+            *(() if last_lines is None else (last_lines[task.index],)),
         )
         for task in tasks
     )
-    print_table((*first_heads, *(USED if has_usage else ()), "reason"), rows)
+    last_heads = ("reason",) if last_lines is None else ("reason", "last line")
+    print_listing((*first_heads, *(USED if has_usage else ()), *last_heads), rows)
 
 
 def _used(task: TaskStatus) -> tuple[str, str]:
@@ -224,62 +321,6 @@ def task_named(named: str) -> tuple[int, int | None]:
     return int(job), int(place) if slash else None
 
 
-def logs(
-    named: Annotated[str, argument("A job, or a task by its place in its job.", "JOB[/TASK]")],
-    place: Annotated[
-        int | None,
-        typer.Argument(
-            metavar="[TASK]", min=0, max=NUMBER_MAX, help="The same place, after a space; 0 if neither is given."
-        ),
-    ] = None,
-    stderr: Annotated[bool, typer.Option("--stderr", help="Standard error instead of standard output.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task has ended.")] = False,
-    api: Api = None,
-    as_json: AsJson = False,
-) -> None:
-    """Print what a task has written."""
-    number, place_in_name = task_named(named)
-    if place_in_name is not None and place is not None:
-        raise InputError("TASK", f"is given twice, in {named!r} and as {place}; leave one out")
-
-    task = place_in_name if place_in_name is not None else place or 0
-    stream = "stderr" if stderr else "stdout"
-
-    with connected(api, as_json) as client:
-        from volery.live.node.output import OUTPUT_BYTES_MAX
-
-        if as_json:
-            content = client.logs(number, task, stream)
-            print_json({"job": number, "task": task, "stream": stream, "text": content.decode(errors="replace")})
-            return
-
-        offset = 0
-        while True:
-            # Asked before the output is: what a task wrote last must not be missed.
-            has_ended = client.task(number, task).ended_us is not None or client.job(number).ended
-
-            piece = client.log_piece(number, task, stream, offset)
-            sys.stdout.buffer.write(piece.content)
-            sys.stdout.buffer.flush()
-            offset = piece.end
-
-            # There may be more already: no wait.
-            if len(piece.content) == OUTPUT_BYTES_MAX:
-                continue
-
-            if has_ended or not follow:
-                return
-            time.sleep(FOLLOW_S)
-
-
-def cancel(number: JobNumber, api: Api = None, as_json: AsJson = False) -> None:
-    """Give a job up: what waits never runs, what runs is killed."""
-    with connected(api, as_json) as client:
-        status = client.cancel(number)
-    outcome = f"job {number} had ended: {_words(status)}" if status.ended else f"job {number} is being cancelled"
-    print_answer(status, as_json, outcome)
-
-
 def _coloured(words: str) -> Text:
     from rich.text import Text
 
@@ -290,8 +331,6 @@ def _coloured(words: str) -> Text:
 def _span(status: JobStatus | TaskStatus) -> str:
     return "" if status.ran_us is None else f"{status.ran_us / SECOND:.2f} s"
 
-
-PAGE: Final = 1_000
 
 record_app = typer.Typer(help="Records of a federation for other programs.", no_args_is_help=True)
 
@@ -320,7 +359,7 @@ def export(
     """
     from volery.workload.files import atomic_output
 
-    _check_state(state)
+    check_state(state)
     since_us = hours_ago_us(since)
     jobs = tasks = 0
     damages = list[str]()
@@ -359,7 +398,7 @@ def _source(
         with connected(api, as_json) as client:
             yield (
                 (job, () if job.state == "damaged" else client.tasks(job.id))
-                for job in _jobs(client, state, user, since_us)
+                for job in listed_jobs(client, JobFilters(user=user, since_us=since_us), (state,))
             )
 
         return
@@ -372,19 +411,6 @@ def _source(
         if state in (None, job.state) and user in (None, job.user) and job.submitted_us >= (since_us or 0)
     )
     damages += map(str, archive_damages)
-
-
-def _jobs(client: Client, state: str | None, user: str | None, since_us: int | None) -> Iterator[JobStatus]:
-    """All of them, page by page; what is submitted meanwhile is not among them."""
-    before_id: int | None = None
-    while True:
-        page = client.jobs(state, user, before_id, PAGE, since_us=since_us)
-        yield from page
-
-        if len(page) < PAGE:
-            return
-        # The newest come first: the next page begins below the last of this one.
-        before_id = page[-1].id
 
 
 def _line(record: str, content: Any) -> bytes:

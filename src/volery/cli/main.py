@@ -13,9 +13,11 @@ from volery.cli.calibrate import calibrate
 from volery.cli.compare import compare, demo, run
 from volery.cli.designs import flow, policy_app, show_architectures, show_stages
 from volery.cli.federation import discover, replay, serve_app, up
-from volery.cli.jobs import cancel, job, jobs, logs, record_app
+from volery.cli.jobs import job, jobs, record_app
 from volery.cli.load import load
+from volery.cli.logs import logs
 from volery.cli.operations import drain, hosts, nodes, token_app, undrain, users_app
+from volery.cli.orders import cancel, resubmit, wait
 from volery.cli.output import INTERRUPTED, LEFT_OUT, STANDARD_OUTPUT, PipeClosedError, guarded_streams, print_error
 from volery.cli.plan import plan
 from volery.cli.results import browse, check, export, report, show, timeline, verify
@@ -63,7 +65,9 @@ app.command("plan", rich_help_panel=FEDERATION)(plan)
 app.command("jobs", rich_help_panel=FEDERATION)(jobs)
 app.command("job", rich_help_panel=FEDERATION)(job)
 app.command("logs", rich_help_panel=FEDERATION)(logs)
+app.command("wait", rich_help_panel=FEDERATION)(wait)
 app.command("cancel", rich_help_panel=FEDERATION)(cancel)
+app.command("resubmit", rich_help_panel=FEDERATION)(resubmit)
 app.command("hosts", rich_help_panel=FEDERATION)(hosts)
 app.command("nodes", rich_help_panel=FEDERATION)(nodes)
 app.command("drain", rich_help_panel=FEDERATION)(drain)

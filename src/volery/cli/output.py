@@ -238,6 +238,15 @@ def print_table(
     terminal().print(table)
 
 
+def print_listing(heads: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+    """Print a table; where no terminal reads, lines of cells with tabs between them, the heads first."""
+    if sys.stdout.isatty():
+        print_table(heads, rows)
+        return
+    for row in (heads, *rows):
+        typer.echo("\t".join(re.sub(r"[\t\r\n]", " ", str(cell)) for cell in row))
+
+
 def bold(text: str) -> Text:
     """A cell in bold type."""
     from rich.text import Text

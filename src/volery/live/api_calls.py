@@ -47,6 +47,7 @@ DEFAULT_API: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 CA_VARIABLE: Final = "VOLERY_CA"
 PAGE: Final = 1000
 BUSY: Final = 503
+NO_SUCH_RANGE: Final = 416
 
 AnswerT = TypeVar("AnswerT")
 Arguments = ParamSpec("Arguments")
@@ -240,15 +241,24 @@ def jobs(
     limit: int = 100,
     reason: str | None = None,
     since_us: int | None = None,
+    name: str | None = None,
+    mine: bool = False,
 ) -> ApiCall[list[JobStatus]]:
-    """Jobs, the newest first."""
-    query = {"state": state, "user": user, "before": before, "limit": limit, "reason": reason, "since": since_us}
+    """Jobs, the newest first; `name`: where the name contains this, `mine`: only the caller's own."""
+    query: dict[str, object] = {"state": state, "user": user, "before": before, "limit": limit, "reason": reason}
+    # Without tokens, the API knows no caller: the name of the account says who asks.
+    query |= {"since": since_us, "name": name, "mine": user_name() if mine else None}
     return ApiCall("GET", "/jobs", reader(list[JobStatus]), query)
 
 
 def job(number: int) -> ApiCall[JobStatus]:
     """The status of a job."""
     return ApiCall("GET", f"/jobs/{number}", reader(JobStatus))
+
+
+def definition(number: int) -> ApiCall[JobDescription]:
+    """The description of a job, as it was submitted."""
+    return ApiCall("GET", f"/jobs/{number}/definition", reader(JobDescription))
 
 
 def tasks(number: int, first: int, limit: int) -> ApiCall[list[TaskStatus]]:
@@ -283,6 +293,20 @@ def log_piece(number: int, index: int = 0, stream: str = "stdout", offset: int =
 
 def _content(response: httpx2.Response) -> bytes:
     return response.content
+
+
+class _EndCall(ApiCall[bytes]):
+    """A request for the end of something; of what is empty, status 416 says that there is none."""
+
+    def answer(self, response: httpx2.Response) -> bytes:
+        return b"" if response.status_code == NO_SUCH_RANGE else super().answer(response)
+
+
+def log_end(number: int, index: int = 0, stream: str = "stdout", size: int = 4096) -> ApiCall[bytes]:
+    """The last bytes of the output of a task's last attempt."""
+    call = _EndCall("GET", f"/jobs/{number}/tasks/{index}/logs", _content, {"stream": stream})
+    call.request["headers"] = {"range": f"bytes=-{size}"}
+    return call
 
 
 def result(number: int, index: int) -> ApiCall[bytes]:
@@ -439,7 +463,7 @@ def value_of(ended: TaskStatus, pickled: bytes) -> Any:
 
     if isinstance(value, BaseException):
         raised_in = f"raised in {place}, on {ended.node}"
-        value.add_note(f"{raised_in}; what it printed: volery logs {ended.job} {ended.index} --stderr")
+        value.add_note(f"{raised_in}; what it printed: volery logs {ended.job}/{ended.index} --stderr")
         if isinstance(value, Exception):
             raise value
         raise CallFailedError(f"{place} is {ended.state}: {ended.reason}") from value

@@ -24,6 +24,7 @@ from volery.core.errors import InputError
 from volery.live import api_calls
 from volery.live.api_calls import ApiCall, ApiMethod, EventReader, JobLike
 from volery.live.follower import RECONNECT_S, FutureFollower, opened
+from volery.live.jobs import TASKS_MAX
 from volery.live.node.output import OUTPUT_BYTES_MAX
 from volery.live.status import (
     Forecast,
@@ -68,7 +69,9 @@ class ApiMethods:
     job = ApiMethod(api_calls.job)
     jobs = ApiMethod(api_calls.jobs)
     task = ApiMethod(api_calls.task)
+    definition = ApiMethod(api_calls.definition)
     log_piece = ApiMethod(api_calls.log_piece)
+    log_end = ApiMethod(api_calls.log_end)
     cancel = ApiMethod(api_calls.cancel)
     why = ApiMethod(api_calls.why)
     forecast_of = ApiMethod(api_calls.forecast_of)
@@ -180,10 +183,10 @@ class Client(ApiMethods):
 
         return futures
 
-    def tasks(self, number: int) -> Iterator[TaskStatus]:
-        """All tasks of a job, in order."""
-        first = 0
-        while page := self._ask(api_calls.tasks(number, first, api_calls.PAGE)):
+    def tasks(self, number: int, first: int = 0, count: int = TASKS_MAX) -> Iterator[TaskStatus]:
+        """Tasks of a job from a place on, in order: all, or so many."""
+        end = first + count
+        while first < end and (page := self._ask(api_calls.tasks(number, first, min(api_calls.PAGE, end - first)))):
             yield from page
             first += len(page)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
@@ -33,6 +34,7 @@ from volery.live.config.foreign_keys import answer_to
 from volery.live.config.tables import json_of, misfit, read_table, refuse_surrogates
 
 TASKS_MAX: Final = 1_000_000
+INDEX_MAX: Final = 1_000_000_000
 LISTED_MAX: Final = 100_000
 """Tasks that are listed one by one and differ from their neighbour, in one job or in jobs submitted together."""
 KINDS_MAX: Final = 1_000
@@ -98,6 +100,10 @@ class TaskDescription(WorkFields, frozen=True, kw_only=True, forbid_unknown_fiel
     """A task, or several equal ones."""
 
     count: Annotated[int, Meta(ge=1, le=TASKS_MAX, description="how many")] = 1
+    index: Annotated[
+        Annotated[int, Meta(ge=0, le=INDEX_MAX)] | None,
+        Meta(description="VOLERY_INDEX of the first of them, from which the others count on; by default its place"),
+    ] = None
 
 
 class JobDescription(WorkFields, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -246,7 +252,8 @@ def merged(job: JobDescription) -> JobDescription:
 
 def merged_tasks(tasks: Iterable[TaskDescription]) -> Iterator[TaskDescription]:
     """Tasks, of which one represents equal ones that follow each other; one by one, as they are taken."""
-    for _, run in groupby(tasks, _one_of):
+    # Indices count on within one entry, not from one to the next: those entries stay apart.
+    for _, run in groupby(tasks, lambda task: _one_of(task) if task.index is None else object()):
         first, *other_tasks = run
         other_count = sum(task.count for task in other_tasks)
         yield msgspec.structs.replace(first, count=first.count + other_count) if other_tasks else first
@@ -344,6 +351,7 @@ def _completed(task: TaskDescription, job: JobDescription) -> TaskDescription:
         constraints=task.constraints,
         request=task.request or job.request,
         count=task.count,
+        index=task.index,
     )
 
 
@@ -355,6 +363,46 @@ def _size(work: WorkFields) -> int:
     """Bytes that a task of it carries, about."""
     texts = (*_argv(work), *work.env, *work.env.values(), work.cwd, work.stdin, *work.outputs)
     return sum(map(len, texts)) + len(work.call)
+
+
+def resubmission(job: JobDescription, places: Sequence[int] | None = None) -> JobDescription:
+    """A job to be submitted again: without key and parent, which are those of the first.
+
+    Args:
+        places: places of the tasks that it has, in order, each with the index that it had; None: all tasks.
+    """
+    job = msgspec.structs.replace(job, key="", parent="")
+    if places is None:
+        return job
+
+    tasks = (TaskDescription(count=job.tasks),) if isinstance(job.tasks, int) else job.tasks
+    ends = list(accumulate(task.count for task in tasks))
+    entries = list[TaskDescription]()
+    last = -2
+    for place in places:
+        at = bisect_right(ends, place)
+        first = ends[at] - tasks[at].count
+        if place == last + 1 and place > first:
+            entries[-1] = msgspec.structs.replace(entries[-1], count=entries[-1].count + 1)
+        else:
+            first_index = first if (index := tasks[at].index) is None else index
+            entries.append(msgspec.structs.replace(tasks[at], count=1, index=first_index + place - first))
+        last = place
+    return msgspec.structs.replace(job, tasks=tuple(entries))
+
+
+def place_of(job: JobDescription, index: int) -> int | None:
+    """The place of the first task with an index; None where no task has it."""
+    if isinstance(job.tasks, int):
+        return index if index < job.tasks else None
+
+    first = 0
+    for task in job.tasks:
+        offset = index - (first if task.index is None else task.index)
+        if 0 <= offset < task.count:
+            return first + offset
+        first += task.count
+    return None
 
 
 def task_count(job: WorkFields) -> int:
@@ -379,7 +427,9 @@ def plan(
     """
     estimated_us = estimate_us(job)
     for work, demand in _works_with_demands(job, fleet, place):
-        payload = encode_payload(_payload(work, first, job.user, fleet, token))
+        # A payload tells the index of a task by the number of the task whose index is 0.
+        index = work.index if isinstance(work, TaskDescription) and work.index is not None else demand.first
+        payload = encode_payload(_payload(work, first + demand.first - index, job.user, fleet, token))
         for index in range(demand.first, demand.first + demand.tasks):
             task = Task(first + index, number, demand.mask, estimated_us, payload, demand.request)
             yield PlannedTask(task, demand.obstacle)

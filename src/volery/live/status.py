@@ -33,6 +33,8 @@ ListedState = JobState | Literal["damaged"]
 ENDED_JOBS: Final[frozenset[ListedState]] = frozenset({"done", "failed", "cancelled", "damaged"})
 ENDED_TASKS: Final[frozenset[TaskState]] = frozenset({"finished", "failed", "killed", "cancelled", "unsatisfiable"})
 
+FAILED_TASKS: Final[frozenset[TaskState]] = frozenset({"failed", "killed", "unsatisfiable", "unknown"})
+
 AttributeValue = str | int
 """Value of a label, or of another attribute of a machine."""
 UnixMicroseconds = Annotated[int, Meta(description="microseconds since 1970-01-01 UTC")]

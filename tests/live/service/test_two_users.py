@@ -89,6 +89,29 @@ def test_a_job_of_one_user_does_not_exist_for_another(door: Door) -> None:
     assert door.ada.post(f"/jobs/{number}/cancel", json={}).status_code == 202
 
 
+def test_a_definition_holds_secrets_and_is_for_its_user(door: Door) -> None:
+    number = submit(door.ada, command="true", env={"KEY": "secret"}, tasks=[{"count": 2, "index": 5}])
+    definition = {"command": "true", "env": {"KEY": "secret"}, "tasks": [{"count": 2, "index": 5}], "user": "ada"}
+    assert door.ada.get(f"/jobs/{number}/definition").json() == definition
+    assert door.admin.get(f"/jobs/{number}/definition").json() == definition
+    assert door.operator.get(f"/jobs/{number}/definition").status_code == 403
+    assert door.bob.get(f"/jobs/{number}/definition").status_code == 404
+
+
+def test_own_jobs_are_those_of_the_token(door: Door) -> None:
+    of_olga, of_ada = submit(door.operator, command="true"), submit(door.ada, command="true")
+    numbers = {
+        path: [job["id"] for job in client.get(path).json()]
+        for client, path in (
+            (door.operator, "/jobs"),
+            (door.operator, "/jobs?mine="),
+            (door.operator, "/jobs?mine=&user=ada"),
+            (door.ada, "/jobs?mine=olga"),
+        )
+    }
+    assert list(numbers.values()) == [[of_ada, of_olga], [of_olga], [], [of_ada]]
+
+
 def test_events_tell_each_user_of_their_own_jobs_alone(door: Door) -> None:
     for client in (door.ada, door.bob, door.ada):
         wait(client, submit(client, command="true", name="of " + ("ada" if client is door.ada else "bob")))

@@ -141,7 +141,7 @@ def test_the_value_of_a_call_is_what_it_returned_or_raised() -> None:
     failed = msgspec.structs.replace(ended, state="failed", reason="exit code 1")
     with pytest.raises(KeyError, match="who") as raised:
         value_of(failed, pickle.dumps(KeyError("who")))
-    assert "volery logs 1 2 --stderr" in raised.value.__notes__[0]
+    assert "volery logs 1/2 --stderr" in raised.value.__notes__[0]
     for pickled in (b"", pickle.dumps("no exception")):
         with pytest.raises(CallFailedError, match="task 2 is failed: exit code 1"):
             value_of(failed, pickled)

@@ -19,8 +19,10 @@ from volery.live.jobs import (
     TaskDescription,
     demand_commands,
     job_from_table,
+    place_of,
     plan,
     read_job,
+    resubmission,
     submission,
     task_count,
 )
@@ -214,3 +216,27 @@ def test_where_no_calls_run_the_first_task_that_is_one_is_named() -> None:
         with pytest.raises(InputError, match="is a Python call, and this federation runs none") as refused:
             demand_commands(job)
         assert refused.value.place == place
+
+
+def test_entries_with_an_index_stay_apart() -> None:
+    listed = {"command": "true", "tasks": [{"index": 3}, {"index": 3}, {}, {}]}
+    tasks = job_from_table(listed, "job").tasks
+    assert isinstance(tasks, tuple)
+    assert [(task.index, task.count) for task in tasks] == [(3, 1), (3, 1), (None, 2)]
+
+
+def test_a_resubmission_has_the_tasks_at_the_places_in_runs() -> None:
+    job = JobDescription(command="true", key="k", parent="3/0", tasks=100)
+    assert resubmission(job) == JobDescription(command="true", tasks=100)
+    tasks = resubmission(job, [3, 4, 5, 9, 99]).tasks
+    assert tasks == tuple(TaskDescription(count=count, index=index) for index, count in ((3, 3), (9, 1), (99, 1)))
+    listed = JobDescription(command="true", tasks=(TaskDescription(count=2, cwd="/a"), TaskDescription(index=7)))
+    assert resubmission(listed, [1, 2]).tasks == (TaskDescription(cwd="/a", index=1), TaskDescription(index=7))
+
+
+def test_the_index_of_a_task_is_found_from_its_number_and_leads_back_to_its_place() -> None:
+    job = JobDescription(command="true", tasks=(TaskDescription(count=2, index=8), TaskDescription(count=2)))
+    tasks = [planned.task for planned in tasks_of(job, 7, 100, FLEET)]
+    assert [task.id - decode_payload(task.payload).first for task in tasks] == [8, 9, 2, 3]
+    assert [place_of(job, index) for index in (8, 9, 2, 3, 0)] == [0, 1, 2, 3, None]
+    assert [place_of(JobDescription(command="true", tasks=3), index) for index in (2, 3)] == [2, None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +34,33 @@ def read_table(path: Path) -> dict[str, Any]:
         problem, _, at = str(error).partition(" (at ")
         numbers = re.findall(r"\d+", at) or [str(text.count("\n") + 1)]
         raise InputError(":".join((str(path), *numbers)), f"is not TOML: {problem}") from None
+
+
+def toml_of(table: Mapping[str, Any]) -> str:
+    """A table of texts, numbers, lists and tables as TOML that `read_table` reads; lists of tables come last."""
+    rows = {key: value for key, value in table.items() if isinstance(value, list | tuple) and value}
+    rows = {key: value for key, value in rows.items() if isinstance(value[0], Mapping)}
+    lines = [f"{_toml(key)} = {_toml(value, is_key=False)}" for key, value in table.items() if key not in rows]
+    for key, tables in rows.items():
+        lines += [f"\n[[{_toml(key)}]]\n{toml_of(row)}".rstrip() for row in tables]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _toml(value: Any, *, is_key: bool = True) -> str:
+    match value:
+        case str() if is_key and re.fullmatch(r"[A-Za-z0-9_-]+", value):
+            return value
+        case str():  # escapes of JSON are escapes of TOML, but for this one character
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007f")
+        case Mapping():
+            pairs = ", ".join(f"{_toml(key)} = {_toml(item, is_key=False)}" for key, item in value.items())
+            return f"{{ {pairs} }}" if pairs else "{}"
+        case list() | tuple():
+            return f"[{', '.join(_toml(item, is_key=False) for item in value)}]"
+        case bool():
+            return str(value).lower()
+        case _:
+            return repr(value)
 
 
 def json_of(text: bytes | bytearray) -> Any:

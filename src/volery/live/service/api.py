@@ -33,7 +33,7 @@ from volery.live.clock import in_slices
 from volery.live.jobs import JobDescription
 from volery.live.node.output import STREAMS
 from volery.live.service.authentication import Authenticator, Sessions
-from volery.live.service.descriptions import Intake
+from volery.live.service.descriptions import Intake, encoded_in_slices
 from volery.live.service.events import Follower, StatusChange
 from volery.live.service.figures import summary_operation
 from volery.live.service.forecaster import Forecaster, forecast_operations
@@ -120,6 +120,7 @@ def operations(
         "before": "only jobs below this number",
         "reason": "only where the reason contains this",
         "name": "only where the name contains this",
+        "mine": "only the caller's own; without tokens, those of the user of this name",
         "since": "submitted then or later, microseconds since 1970",
     }
     event_query = {
@@ -138,6 +139,7 @@ def operations(
         Operation("GET", "/jobs", jobs.list, list[JobStatus], query=filters | paging),
         Operation("GET", one_job, jobs.show, JobStatus),
         Operation("POST", one_job + "/cancel", jobs.cancel, JobStatus, status=202),
+        Operation("GET", one_job + "/definition", jobs.definition, JobDescription),
         Operation("GET", one_job + "/why", jobs.why, Why),
         Operation("GET", one_task + "/why", tasks.why, Why),
         Operation("GET", one_job + "/tasks", tasks.list, list[TaskStatus], query={"first": "from here"} | paging),
@@ -243,8 +245,14 @@ class _JobEndpoints:
 
     async def list(self, request: Request) -> Response:
         """Jobs, the newest first."""
-        user = request.query_params.get("user")
-        sees = principal(request).sees
+        user, mine = (request.query_params.get(name) for name in ("user", "mine"))
+        caller = principal(request)
+        if mine is not None:
+            own_user = caller.user if caller.known else mine
+            if user not in (None, own_user):
+                return as_json([])
+            user = own_user
+        sees = caller.sees
         # Jobs of others do not exist for this caller: an empty list, not an error.
         if user is not None and sees not in (None, user):
             return as_json([])
@@ -261,6 +269,16 @@ class _JobEndpoints:
     async def show(self, request: Request) -> Response:
         """One job, with its tasks counted by state."""
         return as_json(_job(self._queries, request))
+
+    async def definition(self, request: Request) -> Response:
+        """The description of a job, as it was submitted; equal tasks that follow each other are one, with a count."""
+        job, caller = _job(self._queries, request), principal(request)
+        if job.user != caller.user and not caller.may("admin"):
+            problem = "definitions hold values of the environment, and are for the job's user and for administrators"
+            raise NotAllowedError(f"jobs/{job.id}", problem)
+        description = await self._queries.definition(job.id)
+        assert description is not None, "there is such a job"
+        return Response((await encoded_in_slices(description)).content, media_type="application/json")
 
     async def why(self, request: Request) -> Response:
         """The reasons why its first waiting task waits: machines that could have it, and decisions of schedulers."""

@@ -18,7 +18,7 @@ from volery.core.events import Look, Seen
 from volery.core.model import Address, Amounts, JobId, Time
 from volery.live.clock import in_slices, unix_now_us
 from volery.live.config.constraints import Fleet
-from volery.live.jobs import JobDescription, TaskDemand, demand_at, demands, task_count
+from volery.live.jobs import JobDescription, TaskDemand, demand_at, demands, place_of, task_count
 from volery.live.messages import Send
 from volery.live.service.checksums import RowDamageError
 from volery.live.service.descriptions import PartialDescription
@@ -81,6 +81,7 @@ class JobQueries:
         self.history = History()
         # Queries that one part answers by itself.
         self.job, self.jobs, self.search, self.archived = store.job, store.jobs, store.search, store.retired.of
+        self.definition = store.descriptions.whole
         self.tasks, self.result, self.loads, self.allocations_us = (
             store.tasks,
             store.result,
@@ -213,7 +214,7 @@ class JobQueries:
             block_reason = await self._blocked_by_child(job, place)
         elif task.state == "pending":
             preemption_reason = self.sharing.why_again(number, place, task.attempt)
-            block_reason = "" if funnel[-1].machines else self._blocked_by_parent(job, part.description.parent)
+            block_reason = "" if funnel[-1].machines else await self._blocked_by_parent(job, part.description.parent)
 
         return Why(
             job=number,
@@ -227,18 +228,20 @@ class JobQueries:
             absent=() if job.ended else self.absent(),
         )
 
-    def _blocked_by_parent(self, job: JobStatus, parent: str) -> str:
+    async def _blocked_by_parent(self, job: JobStatus, parent: str) -> str:
         """The reason why a job on a full fleet may wait for ever: the task that has submitted it holds a slot."""
-        number, _, place = parent.partition("/")
+        number, _, index = parent.partition("/")
 
-        parent_job = self._store.job(int(number)) if place else None
-        if parent_job is None or parent_job.ended or parent_job.user != job.user or int(place) >= parent_job.tasks:
+        parent_job = self._store.job(int(number)) if index else None
+        if parent_job is None or parent_job.ended or parent_job.user != job.user:
             return ""
 
-        task = self._store.tasks(parent_job.id, int(place), 1)[0]
-        if task.state != "running":
+        place = await self._place_of(parent_job.id, int(index))
+        task = None if place is None else self._store.tasks(parent_job.id, place, 1)[0]
+        if task is None or task.state != "running":
             return ""
 
+        parent = f"{parent_job.id}/{place}"
         problem = f"no node has room, and task {parent}, which submitted this job, runs on {task.node}"
         return f"{problem}; if it waits for this job, neither ends without more slots, or a cancelled job"
 
@@ -247,12 +250,18 @@ class JobQueries:
         for number in self._store.pending_after(job.id, job.user, CHILDREN_MAX):
             with suppress(RowDamageError):
                 part = await self._part(number, 0)
-                if part.description.parent == f"{job.id}/{place}":
+                parent, _, index = part.description.parent.partition("/")
+                if parent == str(job.id) and await self._place_of(job.id, int(index)) == place:
                     if counted(self._candidates(self._demand(part, 0)))[-1].machines:
                         return ""
                     problem = f"it runs, and job {number}, which it has submitted, finds no node with room"
                     return f"{problem}; if it waits for that job, neither ends without more slots, or a cancelled job"
         return ""
+
+    async def _place_of(self, number: JobId, index: int) -> int | None:
+        """The place of the task whose VOLERY_INDEX this is: tasks that submit jobs name themselves by it."""
+        description = await self.definition(number)
+        return None if description is None else place_of(description, index)
 
     def _unreported(self, job: JobStatus) -> str:
         """The reason why a job goes on although its scheduler has finished it; empty where it has not."""
