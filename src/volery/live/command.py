@@ -20,7 +20,6 @@ from volery.core.model import TaskId
 GRACE_S: Final = 5.0
 JOB_VARIABLE: Final = "VOLERY_JOB"
 INDEX_VARIABLE: Final = "VOLERY_INDEX"
-ARRAY_VARIABLE: Final = "VOLERY_ARRAY_INDEX"
 API_VARIABLE: Final = "VOLERY_API"
 TOKEN_VARIABLE: Final = "VOLERY_TOKEN"  # noqa: S105 - the name of a variable
 WORK: Final = "work"

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from volery.core.errors import InputError
-from volery.live.command import ARRAY_VARIABLE, JOB_VARIABLE
+from volery.live.command import INDEX_VARIABLE, JOB_VARIABLE
 from volery.live.config.foreign_keys import answer_to
 from volery.live.jobs import CPU, GPUS, LISTED_MAX, MEMORY, TASKS_MAX
 
 START: Final = 'exec 3<&0 </dev/null; exec "$@"'
 """The line that gives a script, which comes as standard input, a path; its own standard input is empty."""
 SLURM_NUMBERS: Final = (
-    f"export SLURM_JOB_ID=${JOB_VARIABLE} SLURM_ARRAY_JOB_ID=${JOB_VARIABLE} SLURM_ARRAY_TASK_ID=${ARRAY_VARIABLE}; "
+    f"export SLURM_JOB_ID=${JOB_VARIABLE} SLURM_ARRAY_JOB_ID=${JOB_VARIABLE} SLURM_ARRAY_TASK_ID=${INDEX_VARIABLE}; "
 )
 PATH: Final = "/dev/fd/3"
 MIB: Final = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
@@ -110,15 +110,17 @@ def array_tasks(text: str, place: str) -> int | list[dict[str, Any]]:
         spans.append(range(first, last + 1, step or 1))
 
     count = sum(map(len, spans))
-    if spans == [range(count)] and count <= TASKS_MAX:
-        return count
-    if count > LISTED_MAX:
-        most = f"{LISTED_MAX:,}, or 0-{TASKS_MAX - 1}"
+    entries = sum(1 if span.step == 1 else len(span) for span in spans)
+    if count > TASKS_MAX or entries > LISTED_MAX:
+        most = f"{TASKS_MAX:,}, and {LISTED_MAX:,} that do not follow each other"
         raise InputError(place, f"{text[:80]!r} has {count:,} tasks; an array has at most {most}")
-    indices = [index for span in spans for index in span]
-    if len(set(indices)) < count:
+    if len(spans) > 1 and len(set().union(*spans)) < count:
         raise InputError(place, f"{text[:80]!r} has an index twice; leave one out")
-    return [{"env": {ARRAY_VARIABLE: str(index)}} for index in indices]
+    if spans == [range(count)]:
+        return count
+    # One entry stands for indices that follow each other.
+    runs = [run for span in spans for run in ([span] if span.step == 1 else [range(at, at + 1) for at in span])]
+    return [{"index": run.start, "count": len(run)} for run in runs]
 
 
 def memory_mb(text: str, place: str) -> int:

@@ -108,7 +108,7 @@ def test_options_change_the_job_of_a_file(command: Command, sent: list[JobDescri
     (job,) = sent
     assert (job.name, job.env, job.constraints) == ("b", {"A": "1", "B": "2"}, ("cores >= 2", "cores < 9"))
     assert job.cwd == str(tmp_path / "x"), "beside the file, still"
-    assert job.tasks == tuple(TaskDescription(env={"VOLERY_ARRAY_INDEX": index}) for index in "35")
+    assert job.tasks == tuple(TaskDescription(index=index) for index in (3, 5))
 
 
 def test_a_script_takes_options_from_its_head_and_arguments_from_the_command_line(

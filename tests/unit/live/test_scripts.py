@@ -88,16 +88,22 @@ def test_slurm_scripts_find_slurm_s_numbers(tmp_path: Path) -> None:
     script = script_in(path)
     assert script is not None
     with path.open() as file:
-        variables = {"VOLERY_JOB": "7", "VOLERY_ARRAY_INDEX": "12"}
+        variables = {"VOLERY_JOB": "7", "VOLERY_INDEX": "12"}
         ended = subprocess.run(script.command("run", ()), stdin=file, env=variables, capture_output=True, check=True)
     assert ended.stdout == b"7 12\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "indices"), [("5", [5]), ("3-9:3", [3, 6, 9]), ("1,4-5", [1, 4, 5]), ("7-7", [7]), ("0-3:2", [0, 2])]
+    ("text", "spans"),
+    [
+        ("5", [(5, 1)]),
+        ("3-9:3", [(3, 1), (6, 1), (9, 1)]),
+        ("1,4-5", [(1, 1), (4, 2)]),
+        ("1-999999", [(1, 999_999)]),
+    ],
 )
-def test_an_array_lists_the_tasks_whose_indices_are_not_their_places(text: str, indices: list[int]) -> None:
-    assert array_tasks(text, "--array") == [{"env": {"VOLERY_ARRAY_INDEX": str(index)}} for index in indices]
+def test_an_array_lists_the_tasks_whose_indices_are_not_their_places(text: str, spans: list[tuple[int, int]]) -> None:
+    assert array_tasks(text, "--array") == [{"index": first, "count": count} for first, count in spans]
 
 
 @pytest.mark.parametrize(("text", "count"), [("0-99", 100), ("0", 1), ("0-999999", 1_000_000), ("0-9:1", 10)])
@@ -115,7 +121,7 @@ def test_an_array_of_places_is_a_number(text: str, count: int) -> None:
         ("-3", "'-3' is no array"),
         ("\N{ARABIC-INDIC DIGIT THREE}", "is no array"),
         ("1-3,2", "'1-3,2' has an index twice; leave one out"),
-        ("1-100001", "'1-100001' has 100,001 tasks; an array has at most 100,000, or 0-999999"),
+        ("1-200002:2", "'1-200002:2' has 100,001 tasks; an array has at most 1,000,000, and 100,000 that do not"),
         ("0-999999999", "has 1,000,000,000 tasks"),
     ],
 )

@@ -25,7 +25,7 @@ from typing import Final, Literal
 
 from volery.core.events import Outcome
 from volery.core.model import Address, Task, TaskId
-from volery.live.command import ARRAY_VARIABLE, WORK, Command, decode_payload
+from volery.live.command import WORK, Command, decode_payload
 from volery.live.messages import AttemptState, AttemptUsage
 from volery.live.node.cgroups import ControlGroup
 from volery.live.node.confinement import Hold, out_of_memory, usage_of
@@ -339,14 +339,12 @@ class ProcessExecutor:
             loop.call_later(WATCH_S, self._watch, attempt)
 
     def _environment_of(self, attempt: _Attempt, command: Command, account: Account | None) -> dict[str, str]:
-        index = attempt.task.id - command.first
         return {
             **self._inherited_variables,
             **(account.environment() if account is not None else {}),
             **self._means.access_of(command),
-            ARRAY_VARIABLE: str(index),  # the same, unless the job names another
             **command.env,
-            **attempt_environment(attempt.node, attempt.task, attempt.number, index),
+            **attempt_environment(attempt.node, attempt.task, attempt.number, attempt.task.id - command.first),
             **(attempt.hold.environment if attempt.hold is not None else {}),
             self._means.ledger.mark[0]: self._means.ledger.mark[1],
         }
