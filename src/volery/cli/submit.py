@@ -88,7 +88,7 @@ def _key(meaning: str, form: str | None = None) -> Any:
 def submit(
     words: Annotated[
         list[str] | None,
-        argument("A job's file, a script and its arguments, or a command.", "JOB.toml|SCRIPT [ARGS]|-- COMMAND [ARGS]"),
+        argument("A job's file, a script and its arguments, or -- and a command.", "JOB.toml|SCRIPT|-- COMMAND"),
     ] = None,
     name: Annotated[str | None, _key("Name of the job in lists.")] = None,
     array: Annotated[str | None, _key("A task for each index, as 0-99, 0-99:2 or 1,3.", "INDICES")] = None,

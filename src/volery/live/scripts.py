@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from volery.core.errors import InputError
 from volery.live.command import INDEX_VARIABLE, JOB_VARIABLE
 from volery.live.config.foreign_keys import answer_to
-from volery.live.jobs import CPU, GPUS, LISTED_MAX, MEMORY, TASKS_MAX
+from volery.live.jobs import CPU, GPUS, LISTED_MAX, MEMORY, STDIN_MAX, TASKS_MAX
 
 START: Final = 'exec 3<&0 </dev/null; exec "$@"'
 """The line that gives a script, which comes as standard input, a path; its own standard input is empty."""
@@ -55,7 +55,7 @@ def script_in(path: Path) -> Script | None:
     """The script in a file; None where the file does not begin with `#!`, or cannot be read.
 
     Raises:
-        InputError: it is a script, but no UTF-8 text, or names no interpreter, or a line of options has an open quote.
+        InputError: it is a script, but no UTF-8 text, or too long, or names no interpreter, or a quote stays open.
     """
     try:
         content = path.read_bytes()
@@ -68,6 +68,10 @@ def script_in(path: Path) -> Script | None:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise InputError(path.name, f"is not UTF-8 text: {error.reason}") from None
+    if len(text) > STDIN_MAX:
+        problem = f"has {len(text):,} characters, more than {STDIN_MAX:,} that travel with a job"
+        raise InputError(path.name, f"{problem}; submit a command, `-- PATH`, with a path that nodes see")
+
     lines = text.splitlines()
     # As the kernel reads it: all after the interpreter is one argument.
     interpreter = lines[0].removeprefix("#!").split(maxsplit=1)

@@ -57,6 +57,13 @@ def test_a_file_of_another_kind_is_no_script(tmp_path: Path) -> None:
     [
         (b"#!\ntrue", "run.sh:1: names no interpreter; write it as #!/bin/sh"),
         (b"#!/bin/sh\n#VOLERY --name 'x", "run.sh:2: cannot be read: no closing quotation; close the quote"),
+        (
+            b"#!/bin/sh\n" + b"x" * (1 << 20),
+            (
+                "run.sh: has 1,048,586 characters, more than 1,048,576 that travel with a job; "
+                "submit a command, `-- PATH`, with a path that nodes see"
+            ),
+        ),
         (b"#!/bin/sh\n\xff", "run.sh: is not UTF-8 text: invalid start byte"),
     ],
 )
