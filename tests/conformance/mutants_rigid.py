@@ -7,6 +7,11 @@ from typing import Any
 import msgspec
 from tests.conformance.mutation import mutant
 
+from volery.architectures.megha.designs import MEGHA
+from volery.architectures.megha.designs import build as build_megha
+from volery.architectures.megha.gangs.messages import CommitRequest, PrepareVote
+from volery.architectures.megha.gangs.reservations import GangReservations
+from volery.architectures.megha.gangs.scheduler import GangScheduler
 from volery.architectures.omega import OMEGA
 from volery.architectures.omega import build as build_omega
 from volery.architectures.oracle import ORACLE
@@ -17,7 +22,7 @@ from volery.architectures.pipeline.gangs import Gangs
 from volery.architectures.pipeline.policies import Waiting
 from volery.core.capabilities import GangPlacement
 from volery.core.component import Deployment
-from volery.core.model import Cluster, Gang, JobId
+from volery.core.model import Address, Cluster, Gang, JobId
 from volery.core.streams import Streams
 
 
@@ -83,3 +88,39 @@ def build_takes_gangs_for_tasks(cluster: Cluster, config: Any, streams: Streams)
             jobs.setting = msgspec.structs.replace(jobs.setting, heeds_gangs=False)
             setattr(component, "_setting", jobs.setting)  # noqa: B010 - not every component has one
     return deployment
+
+
+class HastyScheduler(GangScheduler):
+    """Takes the first vote for all: what others refuse follows later."""
+
+    def on_vote(self, message: PrepareVote, source: Address) -> None:
+        state = self._records.get(message.job)
+        if state is not None:
+            state.missing_votes.intersection_update({(self._host.lm_at[source], message.number)})
+        super().on_vote(message, source)
+
+
+class PartialReservations(GangReservations):
+    """Launches one of the members that it has reserved."""
+
+    def on_commit(self, message: CommitRequest, source: Address) -> None:
+        for reservation in self._reservations.values():
+            reservation.starts = reservation.starts[:1]
+        super().on_commit(message, source)
+
+
+def _with_parts(deployment: Deployment, role: str, kind: type) -> Deployment:
+    for address, component in deployment.components.items():
+        if address.startswith(role):
+            component.gangs.__class__ = kind  # type: ignore[attr-defined]  # the mutant reaches into its masters
+    return deployment
+
+
+@mutant("check_gangs_start_whole", MEGHA)
+def build_commits_a_gang_with_the_first_vote(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
+    return _with_parts(build_megha(cluster, config, streams), "gm/", HastyScheduler)
+
+
+@mutant("check_gangs_start_whole", MEGHA)
+def build_launches_a_part_of_what_is_reserved(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
+    return _with_parts(build_megha(cluster, config, streams), "lm/", PartialReservations)
