@@ -12,7 +12,7 @@ Deviates A GM retries an invalid placement at once (eager_retry; the published c
          results alone, and GMs ask for what they need after a crash: docs/decisions/0010. A request that is valid has
          no answer, and a GM does not wait for one. megha-2021-printed has all of this as printed, by match=first,
          completion_notice=with-updates, answers=all, launch=synchronous, turns=round-robin, preemption=paper and
-         recovery=paper (heartbeats are sent where there is news). docs/papers.md. Gangs are ours: docs/decisions/0075.
+         recovery=paper (heartbeats are sent where there is news). docs/papers.md. Gangs are ours: docs/decisions/0076.
 """
 
 from __future__ import annotations
