@@ -201,7 +201,7 @@ class GroupGangs:
         return [*dropped, *[task for task in removed if task not in dropped]]
 
     def clear(self) -> None:
-        """Forget all gangs."""
+        """Forget what waits, as another master leads the group."""
         self._queued.clear()
         self._turns.clear()
 
