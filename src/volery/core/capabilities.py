@@ -135,9 +135,11 @@ class GangPlacement(msgspec.Struct, frozen=True):
         parts: (Job, without its tasks) -> the parts of the cluster of which one has to hold it whole; None: the
             machines of a gang may be any of the cluster.
         remedy: Advice where no part holds a gang: how to get larger ones.
+        racks: True if it places gangs in one rack that prefer or require that; False: it takes none that requires it.
     """
 
     shapes: bool = True
     unlike_members: bool = True
     parts: Callable[[Job], ClusterParts] | None = None
     remedy: str = ""
+    racks: bool = False
