@@ -20,10 +20,12 @@ from volery.core.capabilities import GangPlacement
 from volery.core.component import Architecture, Component
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Event, JobDone, MoreTasks, Submit, TaskFinished
+from volery.core.gangs import gangs_beyond_parts, with_gangs
 from volery.core.model import NEVER, REQUIRES_RACK, SUBMITTER, Address, Cluster, JobId, Message, Time
 from volery.core.port import Port
 from volery.core.records import Records
 from volery.core.streams import Streams
+from volery.core.trace import NO_GANG
 from volery.sim import Network, Options
 
 DELAY_US = 500
@@ -222,7 +224,8 @@ def check_gangs_start_whole(architecture: Architecture) -> None:
             machines=machines,
         )
         # The first case has members with different constraints, which such a design may take for too much.
-        for case in cases if placement.unlike_members else cases[1:]:
+        for each in cases if placement.unlike_members else cases[1:]:
+            case = _within_parts(each, placement)
             records = run(architecture, case, seed=seed, options=Options(check=True))
             demand_sound(case, records, architecture)
             _demand_together(case, records)
@@ -236,6 +239,14 @@ def check_gangs_start_whole(architecture: Architecture) -> None:
             ):
                 demand_sound(case, records, architecture)
                 _demand_together(case, records)
+
+
+def _within_parts(case: Case, placement: GangPlacement) -> Case:
+    """The case without gangs that are larger than the parts into which a design divides the cluster."""
+    nodes = list(case.trace.gang_nodes)
+    for job, _ in gangs_beyond_parts(case.trace, placement):
+        nodes[job] = NO_GANG
+    return msgspec.structs.replace(case, trace=with_gangs(case.trace, nodes, case.trace.gang_racks))
 
 
 def _demand_together(case: Case, records: Records) -> None:

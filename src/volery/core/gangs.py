@@ -9,15 +9,15 @@ others. After such an end the members that have not finished form the gang.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from volery.core.capabilities import GangPlacement, Replication
+from volery.core.capabilities import ClusterParts, GangPlacement, Replication
 from volery.core.component import Deployment
 from volery.core.errors import InputError
 from volery.core.locality import racks_of
-from volery.core.model import AMOUNT_MAX, PREFERS_RACK, REQUIRES_RACK, Amounts, Cluster, Gang
+from volery.core.model import AMOUNT_MAX, PREFERS_RACK, REQUIRES_RACK, Amounts, Cluster, Gang, Job, JobId
 from volery.core.trace import NO_GANG, Trace
 
 
@@ -110,6 +110,32 @@ def check_gang_placement(trace: Trace, deployment: Deployment, place: str, *, ma
             "take a design that starts them whole, as pipeline, or give --gangs hold"
         )
         raise InputError(place, problem)
+    for job, room in gangs_beyond_parts(trace, placement) if placement is not None else ():
+        problem = (
+            f"job {job} is a gang of {trace.first[job + 1] - trace.first[job]} tasks, which runs in one part of the "
+            f"cluster, and the largest part holds {room} of them; {placement.remedy if placement is not None else ''}"
+        )
+        raise InputError(place, problem)
+
+
+def gangs_beyond_parts(trace: Trace, placement: GangPlacement) -> Iterator[tuple[JobId, int]]:
+    """Gangs that are larger than every part into which the design divides the cluster, and the largest room for each.
+
+    Args:
+        trace: Workload of the run.
+        placement: The capability of the design.
+    """
+    parts_of = placement.parts
+    room_of: dict[tuple[ClusterParts, Gang], int] = {}
+    for job, nodes in enumerate(trace.gang_nodes if parts_of is not None else ()):
+        if nodes == NO_GANG or parts_of is None:
+            continue
+        size, shape = trace.first[job + 1] - trace.first[job], trace.gang_of(job) or Gang()
+        parts = parts_of(Job(job, size, (), trace.sent_estimate_us(job), gang=shape))
+        if (key := (parts, shape)) not in room_of:
+            room_of[key] = max([_room(sorted(part.slots, reverse=True), shape) for part in parts.clusters])
+        if room_of[key] < size:
+            yield job, room_of[key]
 
 
 def check_gang_racks(trace: Trace, deployment: Deployment, cluster: Cluster, place: str) -> None:

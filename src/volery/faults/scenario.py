@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from volery.core.capabilities import CrashRecovery, DueShares, GangPlacement
 from volery.core.component import Architecture, Deployment, role_of
 from volery.core.errors import InputError
-from volery.core.gangs import check_gang_sizes, with_gangs
+from volery.core.gangs import check_gang_placement, check_gang_sizes, with_gangs
 from volery.core.model import (
     PREFERS_RACK,
     REQUIRES_RACK,
@@ -291,8 +291,10 @@ def _ganged(scenario: Scenario, deployment: Deployment) -> Scenario:
         gang = replace(job, needs=(0,) * size, requests=requests, gang_nodes=nodes if is_gang else NO_GANG)
         gang = replace(gang, gang_rack=wish)
         try:
-            check_gang_sizes(replace(scenario, jobs=(gang,)).trace(), cluster)
-        except InputError:  # it is larger than the cluster
+            trace = replace(scenario, jobs=(gang,)).trace()
+            check_gang_sizes(trace, cluster)
+            check_gang_placement(trace, deployment, "storm", may_hold=False)
+        except InputError:  # it is larger than the cluster, or than all parts of it
             is_gang = False
         jobs.append(gang if is_gang else job)
     return replace(scenario, jobs=tuple(jobs))
