@@ -52,7 +52,7 @@ def _figures(name: str, of: Sequence[Result]) -> list[str]:
         f"`{name}`: {SCENARIOS[name].title}",
         _spread(of, lambda row: row.lab.tau, 3),
         _spread(of, lambda row: row.fifo.tau, 2),
-        _spread(of, lambda row: row.lab.median_s, 1),
+        _spread(of, lambda row: row.lab.median_s, 2),
         _spread(of, lambda row: row.lab.p95_s, 1),
         _spread(of, lambda row: 100 * row.lab.same_nodes, 0),
         verdict(name, of),

@@ -10,6 +10,7 @@ from volery.conformance.verdict import Echo, Interceptor, check, demand, run
 from volery.core.capabilities import GangPlacement
 from volery.core.component import Architecture, Component
 from volery.core.events import Cancel, Event, JobDone, MoreTasks, Submit, TaskFinished
+from volery.core.features import GANGS, used_features
 from volery.core.model import NEVER, SUBMITTER, Address, JobId, Message, Time
 from volery.core.port import Port
 from volery.core.records import Records
@@ -191,10 +192,13 @@ def check_gangs(architecture: Architecture) -> None:
 def check_gangs_start_whole(architecture: Architecture) -> None:
     """All gangs start whole, in their shapes, and no member waits on its machine for others.
 
-    Concerns designs that start gangs whole; also with ties in another order, jitter, and repeated submissions.
+    Concerns designs that start gangs whole, which declare the feature and the capability; also with ties in another
+    order, jitter, and repeated submissions.
     """
     deployment = architecture.build(gang_cases()[0].cluster, architecture.defaults, Streams(0))
     placement = deployment.capability(GangPlacement)
+    is_declared = GANGS in used_features(architecture, architecture.defaults)
+    demand(is_declared == (placement is not None), "the feature gangs and the capability GangPlacement disagree")
     if placement is None:
         return
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -18,6 +19,9 @@ from volery.core.component import Deployment
 from volery.core.errors import InputError
 from volery.core.model import AMOUNT_MAX, Amounts, Cluster, Gang
 from volery.core.trace import NO_GANG, Trace
+
+NO_REQUEST: Final = -1
+"""Place of the request of tasks that ask for a slot."""
 
 
 def has_gangs(trace: Trace) -> bool:
@@ -91,7 +95,7 @@ def check_gang_placement(trace: Trace, deployment: Deployment, place: str, *, ma
     placement = deployment.capability(GangPlacement)
     if placement is not None and not placement.shapes and any(nodes > 0 for nodes in trace.gang_nodes):
         job = next(job for job, nodes in enumerate(trace.gang_nodes) if nodes > 0)
-        problem = f"job {job} is a gang with a shape, which this design does not place; take pipeline or omega"
+        problem = f"job {job} is a gang with a shape, which this design does not place; take pipeline, slurm or omega"
         raise InputError(place, problem)
     if placement is None and not may_hold:
         problem = (
@@ -101,10 +105,15 @@ def check_gang_placement(trace: Trace, deployment: Deployment, place: str, *, ma
         raise InputError(place, problem)
 
 
-def check_gang_sizes(trace: Trace, cluster: Cluster) -> None:
+def check_gang_sizes(trace: Trace, cluster: Cluster, *, has_shapes: bool) -> None:
     """Refuse gangs for which the empty cluster has too few slots, or too small amounts, whatever they need beside.
 
     Gangs that fit by size and whose tasks suit no machines are the design's to report, as single tasks are.
+
+    Args:
+        trace: Workload of the run.
+        cluster: Machines of the run.
+        has_shapes: False where members are placed one by one, so that shapes do not count.
 
     Raises:
         InputError: Names the job, its size, and what the cluster holds.
@@ -114,23 +123,25 @@ def check_gang_sizes(trace: Trace, cluster: Cluster) -> None:
         if nodes == NO_GANG:
             continue
         low, high = trace.first[job], trace.first[job + 1]
-        places = set(trace.request[low:high]) if trace.request else {NO_GANG}
+        nodes = nodes if has_shapes else 0
+        places = set(trace.request[low:high]) if trace.request else {NO_REQUEST}
 
         # A gang of unlike tasks is measured by the smallest of each: its exact fit is the design's to find.
-        shape = trace.gang_of(job) or Gang()
+        shape = (trace.gang_of(job) if has_shapes else None) or Gang()
         room = 0
         for place in places:
             key = place, nodes, shape.tasks_per_node
             if key not in room_of:
-                request = trace.requests[place] if place != NO_GANG else ()
+                request = trace.requests[place] if place != NO_REQUEST else ()
                 room_of[key] = _room(sorted(_counts(cluster, request), reverse=True), shape)
             room = max(room, room_of[key])
 
         if room < high - low:
             spread = f" on {nodes} machines, {shape.tasks_per_node} at most on each" if nodes else ""
             problem = (
-                f"job {job} is a gang of {high - low} tasks{spread}, and the empty cluster holds {room} of them at "
-                "once; give more or larger machines, or leave the job out"
+                f"job {job} (from 0, by time of submission) is a gang of {high - low} tasks{spread}, and the empty "
+                f"cluster holds {room} of them at once; give more or larger machines, leave the job out, or read its "
+                "rows as tasks (--gangs task)"
             )
             raise InputError(trace.name, problem)
 

@@ -90,6 +90,7 @@ class _Row(NamedTuple):
     limit_us: int | None
     gang_tasks: int
     gang_nodes: int
+    partition: str | None
 
 
 class _Links:
@@ -149,11 +150,14 @@ def read_tasks(
         InputError: the file cannot be read, a row is wrong (the message names the line), or tasks wait in a circle.
     """
     source = _Source(form, job_count, only, resources, has_gangs=has_gangs)
+    lines_without_limit: dict[int, int] = {}
     for batch in read_source(path, form, Noticed()):
         if limits == "enforce":
-            _refuse_no_limit(path, form, batch, source.links.rows)
+            lines_without_limit |= _lines_without_limit(form, batch, source.links.rows)
         if not source.take(batch):
             break
+    if lines_without_limit:
+        _refuse_no_limit(path, source, lines_without_limit)
 
     passed = source.passed
     if not source.jobs:
@@ -169,24 +173,31 @@ def read_tasks(
     return trace, passed
 
 
-def _refuse_no_limit(path: Path, form: Format, batch: pa.RecordBatch, rows_before: int) -> None:
-    """Refuse a row whose job could never run within its limit.
+def _lines_without_limit(form: Format, batch: pa.RecordBatch, rows_before: int) -> dict[int, int]:
+    """The lines of rows whose limit is 0 or less, by the number of the row."""
+    lines = {}
+    for place in pc.indices_nonzero(pc.less_equal(batch.column("limit_us"), 0)).to_pylist():
+        number = rows_before + place + 1
+        # The lines that a canonical table names are of the file from which it was made.
+        lines[number] = (None if form is TABLE else batch.column("line")[place].as_py()) or number
+    return lines
+
+
+def _refuse_no_limit(path: Path, source: _Source, lines: dict[int, int]) -> None:
+    """Refuse a row of a wanted job that could never run within its limit.
 
     Raises:
         InputError: with the line in the source, or the row of a canonical table.
     """
-    place = pc.index(pc.less_equal(batch.column("limit_us"), 0), True).as_py()
-    if place < 0:
+    wanted_rows = [row for rows in source.jobs.values() for row in rows if row.number in lines]
+    if not wanted_rows:
         return
-
-    # The lines that a canonical table names are of the file from which it was made.
-    line = None if form is TABLE else batch.column("line")[place].as_py()
-    limit_s = batch.column("limit_us")[place].as_py() / SECOND
+    row = min(wanted_rows, key=lambda row: row.number)
     problem = (
-        f"the limit is {limit_s:g} s, in which no job can run; state one above 0, or none, make it none with "
-        "`volery trace convert --repair zero-limit=null`, or run with --limits ignore"
+        f"the limit is {(row.limit_us or 0) / SECOND:g} s, in which no job can run; state one above 0, or none, make "
+        "it none with `volery trace convert --repair zero-limit=null`, or run with --limits ignore"
     )
-    raise InputError(f"{path}:{line or rows_before + place + 1}", problem)
+    raise InputError(f"{path}:{lines[row.number]}", problem)
 
 
 class _Source:
@@ -350,7 +361,7 @@ def _rows(
     names = ("job", "task", "estimate_us", "instances", "user")
     replicas = _values_of(batch, "replicas", ())
     urgent, due = _values_of(batch, "priority", None), _values_of(batch, "deadline_us", None)
-    limits_us = _values_of(batch, "limit_us", None)
+    limits_us, partitions = _values_of(batch, "limit_us", None), _values_of(batch, "partition", None)
     links.has_limits |= batch.column("limit_us").null_count < batch.num_rows
     gang_tasks: Iterable[int | None] = repeat(None)
     gang_nodes: Iterable[int | None] = repeat(None)
@@ -363,7 +374,7 @@ def _rows(
     times = zip(judged.codes.tolist(), judged.submit_us.tolist(), judged.runtime_us.tolist(), strict=True)
 
     values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    wishes_of_rows = zip(replicas, urgent, due, came, limits_us, gang_tasks, gang_nodes, strict=False)
+    wishes_of_rows = zip(replicas, urgent, due, came, limits_us, gang_tasks, gang_nodes, partitions, strict=False)
     columns = zip(requests, parents, wishes_of_rows, times, values, strict=False)
     for request, parent_ids, further_values, (code, submit_us, runtime_us), (
         job,
@@ -379,8 +390,8 @@ def _rows(
             continue
 
         estimate = runtime_us if estimate_us is None else estimate_us
-        near, *wishes, sharing_tasks, nodes = further_values
-        wishes += sharing_tasks or 1, NO_GANG if nodes is None and sharing_tasks is None else nodes or 0
+        near, *wishes, sharing_tasks, nodes, partition = further_values
+        wishes += sharing_tasks or 1, NO_GANG if nodes is None and sharing_tasks is None else nodes or 0, partition
         # 0 stays 0, and nothing else becomes 0; what is not known is none
         units = tuple([max(round(value), int(value > 0)) if value else 0 for value in request])
 
@@ -490,6 +501,7 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
         submit_us=submit_us,
         limit_us=limit_us,
         gang_nodes=gang_nodes if any(nodes != NO_GANG for nodes in gang_nodes) else array("i"),
+        partition=_partitions(jobs),
     )
 
     if replicas:
@@ -546,6 +558,12 @@ def _wishes(jobs: list[_Job], begin_us: int, links: _Links) -> tuple[array[int],
     limits_us = array("q", [_limit_us(job) for job in jobs] if links.has_limits else [])
     wishes = [column if any(value != NEVER for value in column) else longs() for column in (due, limits_us)]
     return urgent if len(set(urgent)) > 1 else longs(), wishes[0], wishes[1]
+
+
+def _partitions(jobs: list[_Job]) -> tuple[str, ...]:
+    """The partition of each job, as the first of its rows that names one has it; empty where none does."""
+    partitions = tuple([next((row.partition for row in job.rows if row.partition), "") for job in jobs])
+    return partitions if any(partitions) else ()
 
 
 def _limit_us(job: _Job) -> int:

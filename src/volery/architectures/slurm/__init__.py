@@ -48,7 +48,9 @@ def build(cluster: Cluster, config: SlurmConfig, streams: Streams) -> Deployment
         raise InputError(f"{PLACE}conf", problem)
     table = NodeFacts(cluster, weights_of(config, len(cluster.slots)))
     partitions, default = partitions_of(config, table.every)
-    site = SlurmSite(partitions, default, config.SelectType == "select/linear", reservations_of(config, table.every))
+    is_exclusive = config.SelectType == "select/linear"
+    reservations = reservations_of(config, table.every)
+    site = SlurmSite(partitions, default, bool(config.PartitionName), is_exclusive, reservations)
     fit = Fit(table, cluster.resources, site)
 
     core_count = sum([fit.node_cores(node) for node in range(len(cluster.slots))])

@@ -432,7 +432,7 @@ class Controller(Component):
         for task in tasks:
             self._attempts[task.id] = self._attempts.get(task.id, 0) + 1
 
-        need = pending.need._replace(task_count=len(tasks), node_count=min(pending.need.node_count, len(tasks)))
+        need = pending.need.scaled(len(tasks))
         now_s = now // SECOND
         eligible_s = now_s + self._requeue_s
         again = self._pending(self._jobs[pending.id], pending.partition, need, [tasks], now_s, eligible_s)

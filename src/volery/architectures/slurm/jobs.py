@@ -173,10 +173,6 @@ class PendingQueue:
             yield self._jobs[key]
             place += place < len(self._keys) and self._keys[place] == key
 
-    def first(self) -> QueuedJob | None:
-        """The job that is considered first; None: no job waits."""
-        return self._jobs[self._keys[0]] if self._keys else None
-
     def add(self, job: QueuedJob) -> None:
         """Add a job, whose priority is known."""
         job.key = (-job.partition.tier, -job.priority, job.submit_s, job.number, job.elements[0][0].id)

@@ -17,19 +17,21 @@ class SlurmSite(msgspec.Struct, frozen=True):
 
     Args:
         partitions: Partitions by name.
-        default: SlurmPartition of jobs that name none; None: such jobs never run.
+        default: SlurmPartition of jobs that name none.
+        is_named: False if no partition was configured: then the one that there is takes all jobs, whatever they name.
         is_exclusive: True if all jobs are given whole nodes (select/linear).
         reservations: Advance reservations.
     """
 
     partitions: Mapping[str, SlurmPartition]
-    default: SlurmPartition | None
+    default: SlurmPartition
+    is_named: bool = True
     is_exclusive: bool = False
     reservations: tuple[AdvanceReservation, ...] = ()
 
     def partition_of(self, job: Job) -> SlurmPartition | None:
         """The partition of a job; None: there is none of that name."""
-        return self.partitions.get(job.partition) if job.partition else self.default
+        return self.partitions.get(job.partition) if job.partition and self.is_named else self.default
 
     def allowed(self, job: QueuedJob, begin_s: int, end_s: int) -> tuple[int, int]:
         """Return the nodes that a job may have from a time to another, and the time after which it may have others."""
@@ -78,9 +80,10 @@ class Fit:
             constraints = 0
             for task in tasks:
                 constraints |= task.constraints
-            nodes = min(job.gang.nodes, len(tasks))
-            cores = len(tasks) * self.cores(request)
-            need = JobNeed(len(tasks), nodes, job.gang.tasks_per_node, request, constraints, is_exclusive, cores)
+            # Its first tasks may have come alone: the others are taken to be like them.
+            count = job.task_count
+            nodes, cores = min(job.gang.nodes, count), count * self.cores(request)
+            need = JobNeed(count, nodes, job.gang.tasks_per_node, request, constraints, is_exclusive, cores)
             return [(need, [tuple(tasks)])]
 
         elements: dict[JobNeed, list[Element]] = {}
