@@ -18,6 +18,7 @@ from volery.core.errors import InputError
 
 RUN_MAX_S = 900.0
 HOUR_MS = 3_600_000
+STEP_MS = 0.001
 SCRIPT = '#!/bin/sh\nshift "${SLURM_ARRAY_TASK_ID:-0}"\nexec sleep "$1"\n'
 LINE = re.compile(r"\[(?P<at>[-\dT:.]+)\] (?P<text>.*)")
 JOB = r"JobId=(?:\d+_\d+\()?(?P<job>\d+)"
@@ -28,7 +29,10 @@ STARTED = re.compile(
 ENDED = re.compile(rf"_job_complete: {JOB}\)? done")
 PREEMPTED = re.compile(rf"preempted {JOB}\)? has been ")
 BEGUN = re.compile(r"slurmctld version (?P<version>\S+) started")
+ANSWERED = re.compile(rf"make_node_idle: enter {JOB}")
+"""A node is rid of a job (DebugFlags=TraceJobs)."""
 MAIN_BEGIN = "Running job scheduler for full queue"
+SHORT_BEGIN = "Running job scheduler for default depth"
 BACKFILL_BEGIN = "_attempt_backfill: beginning"
 LOOPS = {"Main schedule statistics": "main", "Backfilling stats": "backfill"}
 LOOP_FIGURES = ("Total cycles", "Mean cycle", "Max cycle", "Total backfilled jobs (since last stats cycle start)")
@@ -145,16 +149,18 @@ def read_run(slurm: Slurm, scenario: str, seed: int, conf: tuple[str, ...], work
         eligible_ms = _milliseconds(shown["EligibleTime"])
         jobs.append(
             RanJob(
-                place_of[array], int(shown.get("ArrayTaskId", 0)), submitted[array] - zero_ms, eligible_ms - zero_ms,
+                place_of[array], int(shown.get("ArrayTaskId", 0)), _after(submitted[array], zero_ms),
+                eligible_ms - int(zero_ms),
                 tuple([
-                    Attempt(start - zero_ms, end - zero_ms, nodes, is_whole)
-                    for start, end, nodes, is_whole in attempts[number]
+                    Attempt(_after(start, zero_ms), _after(end, zero_ms), nodes, is_whole, _after(answered, end))
+                    for start, end, nodes, is_whole, answered in attempts[number]
                 ]),
             )
         )  # fmt: skip
     jobs.sort(key=lambda job: (job.submission, job.index))
-    main_ms, backfill_ms = (
-        tuple([at_ms - zero_ms for at_ms, text in events if words in text]) for words in (MAIN_BEGIN, BACKFILL_BEGIN)
+    main_ms, short_ms, backfill_ms = (
+        tuple([_after(at_ms, zero_ms) for at_ms, text in events if words in text])
+        for words in (MAIN_BEGIN, SHORT_BEGIN, BACKFILL_BEGIN)
     )
     loops = _loops((slurm.folder / "sdiag.txt").read_text())
     return Record(
@@ -162,9 +168,10 @@ def read_run(slurm: Slurm, scenario: str, seed: int, conf: tuple[str, ...], work
         seed,
         version,
         conf,
-        begun_ms - zero_ms,
-        zero_ms % HOUR_MS,
+        int(begun_ms) - int(zero_ms),
+        int(zero_ms) % HOUR_MS,
         main_ms,
+        short_ms,
         backfill_ms,
         loops,
         tuple(workload),
@@ -176,17 +183,23 @@ def _milliseconds(text: str) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
-def _events(log: Path) -> Iterator[tuple[int, str]]:
-    """Time in milliseconds and text of each line of a log of slurmctld."""
+def _events(log: Path) -> Iterator[tuple[float, str]]:
+    """Time in milliseconds and text of each line of a log of slurmctld; lines of one millisecond are a step apart."""
+    previous_ms = 0.0
     for line in log.read_text().splitlines():
         if match := LINE.match(line):
-            yield _milliseconds(match["at"]), match["text"]
+            previous_ms = max(float(_milliseconds(match["at"])), previous_ms + STEP_MS)
+            yield previous_ms, match["text"]
 
 
-def _attempts(events: list[tuple[int, str]]) -> dict[int, list[tuple[int, int, tuple[int, ...], bool]]]:
-    """Start, end and nodes of each attempt of each job, and whether it ran to its own end."""
-    attempts: dict[int, list[tuple[int, int, tuple[int, ...], bool]]] = {}
-    running: dict[int, tuple[int, tuple[int, ...]]] = {}
+def _after(at_ms: float, since_ms: float) -> float:
+    return round(at_ms - since_ms, 3)
+
+
+def _attempts(events: list[tuple[float, str]]) -> dict[int, list[tuple[float, float, tuple[int, ...], bool, float]]]:
+    """Start, end and nodes of each attempt of each job, whether it ran to its own end, and its nodes' last answer."""
+    attempts: dict[int, list[tuple[float, float, tuple[int, ...], bool, float]]] = {}
+    running: dict[int, tuple[float, tuple[int, ...]]] = {}
     for at_ms, text in events:
         if match := STARTED.search(text):
             running[int(match["job"])] = (at_ms, node_numbers(match["nodes"]))
@@ -194,7 +207,9 @@ def _attempts(events: list[tuple[int, str]]) -> dict[int, list[tuple[int, int, t
             number = int(match["job"])
             if number in running:
                 start_ms, nodes = running.pop(number)
-                attempts.setdefault(number, []).append((start_ms, at_ms, nodes, match.re is ENDED))
+                attempts.setdefault(number, []).append((start_ms, at_ms, nodes, match.re is ENDED, at_ms))
+        elif (match := ANSWERED.search(text)) and (ended := attempts.get(int(match["job"]))):
+            ended[-1] = (*ended[-1][:4], at_ms)
     return attempts
 
 

@@ -13,12 +13,21 @@ FOLDER = Path(__file__).parent / "records"
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True):
-    """One run of a job, from the allocation of its nodes to its end, in milliseconds after the first submission."""
+    """One run of a job, in milliseconds after the first submission.
 
-    start_ms: int
-    end_ms: int
+    Args:
+        start_ms: Allocation of its nodes.
+        end_ms: End, from which what it took is free.
+        nodes: Numbers of its nodes.
+        is_whole: False if it was ended for another job.
+        completing_ms: Time from its end until the last of its nodes had answered, and might start others.
+    """
+
+    start_ms: float
+    end_ms: float
     nodes: tuple[int, ...]
     is_whole: bool
+    completing_ms: float = 0.0
 
 
 class RanJob(msgspec.Struct, frozen=True, array_like=True):
@@ -34,12 +43,12 @@ class RanJob(msgspec.Struct, frozen=True, array_like=True):
 
     submission: int
     index: int
-    submit_ms: int
+    submit_ms: float
     eligible_ms: int
     attempts: tuple[Attempt, ...]
 
     @property
-    def start_ms(self) -> int:
+    def start_ms(self) -> float:
         """The start of the last attempt: the one that Slurm's tables keep."""
         return self.attempts[-1].start_ms
 
@@ -55,6 +64,7 @@ class Record(msgspec.Struct, frozen=True):
         begun_ms: Start of slurmctld, before the first submission and so below 0.
         hour_ms: Time of the first submission within its hour.
         main_ms: Begins of the passes of the main loop over the full queue.
+        short_ms: Begins of its passes to the default depth, as after the answer of a node that ended a job.
         backfill_ms: Begins of the passes of the backfill loop.
         loops: Statistics of the loops of slurmctld (sdiag): counts, and times in microseconds.
         submissions: The workload.
@@ -67,8 +77,9 @@ class Record(msgspec.Struct, frozen=True):
     conf: tuple[str, ...]
     begun_ms: int
     hour_ms: int
-    main_ms: tuple[int, ...]
-    backfill_ms: tuple[int, ...]
+    main_ms: tuple[float, ...]
+    short_ms: tuple[float, ...]
+    backfill_ms: tuple[float, ...]
     loops: dict[str, int]
     submissions: tuple[Submission, ...]
     jobs: tuple[RanJob, ...]

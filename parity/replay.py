@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import bisect
-import itertools
 import statistics
 import tempfile
 from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from parity.records import RanJob, Record
 from parity.scenarios import CPUS, INTERVAL_S, NODES, SCENARIOS
 from volery.architectures import configure, lookup
+from volery.architectures.slurm import build_with
+from volery.architectures.slurm.controller import BACKFILL, END, FULL, Controller
+from volery.architectures.slurm.jobs import StartedJob
+from volery.architectures.slurm.parameters import SlurmConfig
 from volery.core.errors import InputError
 from volery.core.model import NEVER, Cluster, TaskId, Time
 from volery.core.records import Records
@@ -29,7 +32,7 @@ from volery.study.slurmconf import read_conf
 MS = 1_000
 MINUTE_US = 60_000_000
 MINUTE_MS = 60_000
-HOUR_MS = 3_600_000
+LATER_PASSES = 1800
 ROUNDS_MAX = 300
 """Each round fixes at least one release that earlier ones decide."""
 
@@ -61,86 +64,73 @@ PLAIN_FIFO = Design("pipeline", {"T3": "strict"}, is_pool=True)
 
 def lab_design(record: Record) -> Design:
     """The design `slurm` with the slurm.conf that the real one had."""
+    shares = SCENARIOS[record.scenario].shares
+    accounts = "+".join(["root:1", *[f"{name}:{share}" for name, share in shares.items()]])
+    given = {"accounts": accounts} if shares else {}
     with tempfile.TemporaryDirectory(prefix="parity-") as folder:
         conf = Path(folder) / "slurm.conf"
         conf.write_text("\n".join([*record.conf, f"NodeName=n[0-{NODES - 1}] CPUs={CPUS}", ""]))
-        parameters = dict(read_conf(conf).parameters)
-    shares = SCENARIOS[record.scenario].shares
-    if shares:
-        parameters["accounts"] = "+".join(["root:1", *[f"{name}:{share}" for name, share in shares.items()]])
-    return Design("slurm", parameters)
+        return Design("slurm", read_conf(conf, given).parameters | given)
 
 
-class LoopClock:
-    """The clock of the real loops: a pass of either comes in the lab when it came in Slurm.
-
-    A real pass takes some milliseconds and the next comes an interval after its end, so that a loop falls behind the
-    clock by a second in some minutes; and the two loops have different phases. The lab's backfill loop passes at whole
-    seconds, its main loop at half ones.
+class RecordedTimes(NamedTuple):
+    """Times of a recorded run that depend on the machine and not on the scheduler, on the clock of the lab.
 
     Args:
-        main_ms, backfill_ms: Begins of passes.
-        hour_ms: Time of the first submission within its hour. Slurm groups the ends of running jobs by half minutes of
-            the clock (`_will_run_test`), so that these are half minutes in the lab, too.
+        passes_us: Begins of passes by the key of the loop's timer.
+        completing_us: For each job in the order of the lab, the time from its end to the answer of its nodes.
     """
 
-    def __init__(self, main_ms: Sequence[int], backfill_ms: Sequence[int], hour_ms: int) -> None:
-        interval_ms = 1000 * INTERVAL_S
-        leading_ms = backfill_ms or main_ms
-        tick_ms = ((leading_ms[0] + hour_ms) % MINUTE_MS + MINUTE_MS) // interval_ms * interval_ms
-        knots = [(float(leading_ms[0]), float(tick_ms))]
-        for earlier, later in itertools.pairwise(leading_ms):
-            count = max(1, round((later - earlier) / interval_ms))
-            # Where nothing was to do, the backfill loop made no pass.
-            for begin_ms in (earlier + (later - earlier) * skipped / count for skipped in range(count)):
-                end_ms = begin_ms + (later - earlier) / count
-                # Without a pass of the main loop, the lab's comes where it finds nothing: just after the other loop's.
-                place = bisect.bisect_right(main_ms, begin_ms)
-                passes = main_ms[place : place + 1] if backfill_ms else ()
-                main_pass_ms = passes[0] if passes and passes[0] < end_ms else begin_ms + 1
-                knots += [(main_pass_ms, tick_ms + interval_ms / 2), (end_ms, tick_ms + interval_ms)]
-                tick_ms += interval_ms
-
-        # Before and after the passes both clocks run alike.
-        knots = [
-            (knots[0][0] - MINUTE_MS, knots[0][1] - MINUTE_MS),
-            *knots,
-            (knots[-1][0] + HOUR_MS, tick_ms + HOUR_MS),
-        ]
-        self._times_ms, self._ticks_ms = np.array(knots).T
-        if not backfill_ms:
-            self._ticks_ms = self._ticks_ms + interval_ms / 2
-
-    def lab_ms(self, time_ms: float) -> float:
-        """The time in the lab of a time of the record."""
-        return float(np.interp(time_ms, self._times_ms, self._ticks_ms))
-
-    def real_ms(self, lab_ms: float) -> float:
-        """The time of the record of a time in the lab."""
-        return float(np.interp(lab_ms, self._ticks_ms, self._times_ms))
+    passes_us: Mapping[str, Sequence[Time]]
+    completing_us: Sequence[Time]
 
 
-def on_clock(record: Record, clock: LoopClock) -> Record:
-    """The record with all times on the clock of its loop."""
+class RecordedController(Controller):
+    """The lab's controller with the passes of a recorded run; submissions and ends start none of their own."""
 
-    def moved(time_ms: int) -> int:
-        return round(clock.lab_ms(time_ms))
+    def __init__(self, times: RecordedTimes, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._times = times
 
-    jobs = [
-        msgspec.structs.replace(
-            job,
-            submit_ms=moved(job.submit_ms),
-            eligible_ms=moved(job.eligible_ms),
-            attempts=tuple(
-                [
-                    msgspec.structs.replace(attempt, start_ms=moved(attempt.start_ms), end_ms=moved(attempt.end_ms))
-                    for attempt in job.attempts
-                ]
-            ),
-        )
-        for job in record.jobs
-    ]
-    return msgspec.structs.replace(record, jobs=tuple(jobs))
+    def _arm_loops(self, now: Time) -> None:
+        for key, passes_us in self._times.passes_us.items():
+            place = bisect.bisect_right(passes_us, now)
+            if place < len(passes_us):
+                self._arm(key, passes_us[place])
+
+    def _plan_pass(self, now: Time) -> None:
+        """The passes are those of the record."""
+
+    def _pass_at_end(self, now: Time) -> None:
+        """The passes are those of the record."""
+
+    def _completing_us(self, running: StartedJob) -> Time:
+        return self._times.completing_us[running.pending.id]
+
+
+def offset_ms(record: Record) -> int:
+    """The time of the first submission in the lab: the same second of the minute, which decides for Slurm's plans."""
+    return record.hour_ms % MINUTE_MS + MINUTE_MS
+
+
+def recorded_times(record: Record, order: Sequence[int]) -> RecordedTimes:
+    """The recorded times for the jobs of the lab.
+
+    Args:
+        record: Recorded run.
+        order: Places of jobs in the record in the order of the lab.
+    """
+    offset = offset_ms(record)
+
+    def passes_us(times_ms: Sequence[float]) -> list[Time]:
+        # A run that takes longer in the lab goes on at the interval.
+        later_ms = [times_ms[-1] + 1000 * INTERVAL_S * count for count in range(1, LATER_PASSES)] if times_ms else []
+        return [round((at_ms + offset) * MS) for at_ms in (*times_ms, *later_ms)]
+
+    passes = {FULL: passes_us(record.main_ms), BACKFILL: passes_us(record.backfill_ms)}
+    passes[END] = [round((at_ms + offset) * MS) for at_ms in record.short_ms]
+    completing_ms = [record.jobs[place].attempts[-1].completing_ms for place in order]
+    return RecordedTimes(passes, [round(time_ms * MS) for time_ms in completing_ms])
 
 
 def replay(record: Record, design: Design) -> list[LabStart]:
@@ -152,15 +142,14 @@ def replay(record: Record, design: Design) -> list[LabStart]:
     Raises:
         InputError: if the releases do not settle.
     """
-    clock = LoopClock(record.main_ms, record.backfill_ms, record.hour_ms)
-    record = on_clock(record, clock)
     # The recorded ends are a good first guess; what the rounds settle on does not depend on it.
-    releases_us = _releases_us(record, [job.attempts[-1].end_ms * MS for job in record.jobs])
+    offset_us = offset_ms(record) * MS
+    releases_us = _releases_us(record, [round(job.attempts[-1].end_ms * MS) + offset_us for job in record.jobs])
     for _ in range(ROUNDS_MAX):
         starts_us, ends_us, nodes = _run(record, design, releases_us)
         settled_us = _releases_us(record, ends_us)
         if settled_us == releases_us:
-            starts_ms = [round(clock.real_ms(start_us / MS)) for start_us in starts_us]
+            starts_ms = [round((start_us - offset_us) / MS) for start_us in starts_us]
             return list(map(LabStart, starts_ms, nodes))
         releases_us = settled_us
     raise InputError(f"{record.scenario}-{record.seed}", f"releases do not settle in {ROUNDS_MAX} rounds")
@@ -170,7 +159,7 @@ def run_times_us(record: Record) -> list[Time]:
     """The run time of each job: as recorded, or what was meant and the usual overhead, where it was cancelled."""
     overhead_us = round(statistics.median(overheads_ms(record)) * MS)
     return [
-        (job.attempts[-1].end_ms - job.start_ms) * MS
+        round((job.attempts[-1].end_ms - job.start_ms) * MS)
         if job.attempts[-1].is_whole
         else round(meant_ms(record, job) * MS) + overhead_us
         for job in record.jobs
@@ -199,9 +188,10 @@ def _releases_us(record: Record, ends_us: Sequence[Time]) -> list[Time]:
         members[job.submission].append(place)
 
     releases = []
+    offset = offset_ms(record)
     for job in record.jobs:
         submission = record.submissions[job.submission]
-        release_us = job.submit_ms * MS
+        release_us = round((job.submit_ms + offset) * MS)
         if submission.dependency:
             parents = members[submission.parent]
             awaited = parents[job.index : job.index + 1] if submission.dependency == "aftercorr" else parents
@@ -226,7 +216,11 @@ def _run(
     )
 
     entry = lookup(design.name)
-    deployment = entry.build(cluster, configure(entry, dict(design.parameters)), Streams(0))
+    config = configure(entry, dict(design.parameters))
+    if isinstance(config, SlurmConfig):
+        deployment = build_with(partial(RecordedController, recorded_times(record, order)), cluster, config)
+    else:
+        deployment = entry.build(cluster, config, Streams(0))
     records = simulate(deployment, trace, cluster, network=Network(delay_us=0))
 
     starts_us, ends_us = [NEVER] * len(order), [NEVER] * len(order)

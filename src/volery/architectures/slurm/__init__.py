@@ -43,6 +43,15 @@ def build(cluster: Cluster, config: SlurmConfig, streams: Streams) -> Deployment
     Raises:
         InputError: a partition, a weight or another parameter does not fit the cluster.
     """
+    return build_with(Controller, cluster, config)
+
+
+def build_with(controller_class: type[Controller], cluster: Cluster, config: SlurmConfig) -> Deployment:
+    """As `build`, with another controller, as one that repeats recorded times.
+
+    Raises:
+        InputError: see `build`.
+    """
     if config.conf:
         problem = "a slurm.conf is read by comparisons and studies alone; give its parameters one by one"
         raise InputError(f"{PLACE}conf", problem)
@@ -56,7 +65,7 @@ def build(cluster: Cluster, config: SlurmConfig, streams: Streams) -> Deployment
     core_count = sum([fit.node_cores(node) for node in range(len(cluster.slots))])
     priorities = priorities_of(config, ClusterSize(len(cluster.slots), core_count), partitions)
 
-    controller = Controller(table, site, fit, config, priorities, preemption_of(config))
+    controller = controller_class(table, site, fit, config, priorities, preemption_of(config))
     deployment = with_nodes(cluster, SCHEDULER, controller)
     return deployment.replaced(Refusals(fit.refuses)).replaced(GangPlacement(unlike_members=False))
 

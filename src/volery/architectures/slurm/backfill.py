@@ -272,8 +272,14 @@ class BackfillCycle:
         self._tests: Counter[tuple[str, str]] = Counter()
         self._reservations: Counter[str] = Counter()
 
-    def run(self, jobs: Sequence[QueuedJob]) -> None:
-        """Handle jobs in their order, until a limit of the loop is reached."""
+    def run(self, jobs: Sequence[QueuedJob], completing_nodes: int = 0) -> None:
+        """Handle jobs in their order, until a limit of the loop is reached.
+
+        Args:
+            jobs: Jobs that wait.
+            completing_nodes: Vector of the nodes that start no job yet, as they still complete one.
+        """
+        self._completing_nodes = completing_nodes
         for job in jobs:
             if self._tested_count >= self._config.bf_max_job_test or self._is_over:
                 return
@@ -343,6 +349,9 @@ class BackfillCycle:
                 continue
 
             start_s = max(placement.start_s, begin_s)
+            if start_s <= now_s and placement.nodes & self._completing_nodes:
+                # Nodes that complete a job have room, and wait for that: the job is planned for the next second.
+                later_s, start_s = 0, now_s + 1
             if start_s <= now_s:
                 if self._start(job, candidates, now_s):
                     self._forecast = self._new_forecast()

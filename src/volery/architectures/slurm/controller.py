@@ -32,6 +32,8 @@ BACKFILL: Final = "backfill"
 PRIORITY: Final = "priority"
 RESERVATION: Final = "reservation"
 ELIGIBLE: Final = "eligible"
+COMPLETED: Final = "completed"
+MILLISECOND: Final = SECOND // 1000
 HALF: Final = SECOND // 2
 """Phase of the main loop: the two loops are threads of their own, and seldom pass at once."""
 TOP_PRIORITY: Final = 0xFFFF0000
@@ -78,6 +80,7 @@ class Controller(Component):
         self._run_of_task: dict[TaskId, int] = {}
         self._attempts: dict[TaskId, int] = {}
 
+        self._completing: dict[int, StartedJob] = {}
         self._has_news = False
         self._lowest_priority = TOP_PRIORITY
         self._job_count = 0
@@ -194,8 +197,16 @@ class Controller(Component):
         nodes, _ = self._site.allowed(job, now_s, now_s + job.runs_for_s())
         self._try(job, nodes, now_s)
 
+    def _completing_nodes(self) -> int:
+        """The nodes of which a job has ended, and which have not answered yet: they start none."""
+        nodes = 0
+        for running in self._completing.values():
+            nodes |= running.nodes
+        return nodes
+
     def _try(self, job: QueuedJob, nodes: int, now_s: int) -> bool:
         """Start the next element of a job on some of the nodes; else preempt for it where that may be."""
+        nodes &= ~self._completing_nodes()
         shares = self._nodes.choose(job.need, nodes)
         if shares is not None:
             self._start(job, shares, now_s)
@@ -291,7 +302,8 @@ class Controller(Component):
 
         run_count = self._run_count
         plan = Plan(now_s, self._config, self._table.every)
-        BackfillCycle(self._config, now_s, plan, forecast, self._try, self._victims, self._site.allowed).run(jobs)
+        cycle = BackfillCycle(self._config, now_s, plan, forecast, self._try, self._victims, self._site.allowed)
+        cycle.run(jobs, self._completing_nodes())
         if self._run_count > run_count:
             self._changed(now)
 
@@ -323,6 +335,10 @@ class Controller(Component):
         if not self._queue:
             return
 
+        self._arm_loops(now)
+
+    def _arm_loops(self, now: Time) -> None:
+        """Plan the next run of the main loop over the full queue, and of the backfill loop."""
         self._arm(FULL, _after(now - HALF, self._config.sched_interval * SECOND) + HALF)
         if self._config.SchedulerType == "sched/backfill":
             self._arm(BACKFILL, _whole_second(max(now, self._cycle_us + self._config.bf_interval * SECOND)))
@@ -351,7 +367,9 @@ class Controller(Component):
         """Run a loop, compute priorities, or consider a job that has become eligible."""
         key = event.key
         if isinstance(key, tuple):
-            if key[0] == ELIGIBLE:
+            if key[0] == COMPLETED:
+                self._complete(self._completing.pop(int(key[1])), now)
+            elif key[0] == ELIGIBLE:
                 job = self._ineligible.pop(int(key[1]), None)
                 if job is not None:
                     self._add(job, now)
@@ -399,9 +417,20 @@ class Controller(Component):
         if not running.unfinished:
             del self._running[run]
             self._ended(running, now)
+            completing_us = self._completing_us(running)
+            if completing_us:
+                self._completing[run] = running
+                self._port.set_timer((COMPLETED, run), now + completing_us)
+                self._changed(now)
+            else:
+                self._complete(running, now)
+
+    def _completing_us(self, running: StartedJob) -> Time:
+        """The time from the end of a job to the answer of its nodes."""
+        return self._config.completing_ms * MILLISECOND
 
     def _ended(self, running: StartedJob, now: Time) -> None:
-        """Give the nodes of a job back, and queue what was preempted."""
+        """Give what a job had back, and queue what was preempted."""
         self._nodes.give_back(running.parts)
         if self._priorities is not None:
             self._priorities.charge(running, now // SECOND)
@@ -414,6 +443,9 @@ class Controller(Component):
             self._ledger.unsatisfiable(running.pending.id)
 
         self._settle(running.pending.id)
+
+    def _complete(self, running: StartedJob, now: Time) -> None:
+        """Consider the queue once the nodes of a job that has ended have answered."""
         self._changed(now)
         # Nodes answer that a job has ended by itself, which only plans a pass; that they have ended one, runs it.
         if running.preempted_tasks or self._config.Epilog:

@@ -64,6 +64,7 @@ class SlurmConfig(Parameters, frozen=True):
     defer: bool = param(False, "jobs are not tried at their submission, nor the main loop run at each end")
     Epilog: bool = param(False, "whether an Epilog runs at the end of jobs, after which the main loop runs at once")
     interactive: bool = param(False, "jobs come from salloc or srun, which are tried at once, and not from sbatch")
+    completing_ms: Count = param(0, "milliseconds from the end of a job until its nodes answer and start others")
     bf_interval: PositiveCount = param(30, "seconds between two runs of the backfill loop")
     bf_window: PositiveCount = param(1440, "minutes for which the backfill loop plans")
     bf_resolution: PositiveCount = param(60, "seconds to which the times of the plan are rounded")
