@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import statistics
 import tempfile
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,14 +16,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from parity.records import RanJob, Record
-from parity.scenarios import CPUS, INTERVAL_S, NODES, SCENARIOS
+from parity.scenarios import CPUS, INTERVAL_S, NODES, SCENARIOS, Submission
 from volery.architectures import configure, lookup
 from volery.architectures.slurm import build_with
 from volery.architectures.slurm.controller import BACKFILL, END, FULL, Controller
-from volery.architectures.slurm.jobs import StartedJob
+from volery.architectures.slurm.jobs import QueuedJob, StartedJob, Throttle
 from volery.architectures.slurm.parameters import SlurmConfig
 from volery.core.errors import InputError
-from volery.core.model import NEVER, Cluster, TaskId, Time
+from volery.core.model import NEVER, Cluster, Job, Task, TaskId, Time
 from volery.core.records import Records
 from volery.core.streams import Streams
 from volery.core.trace import Trace
@@ -78,11 +79,16 @@ class RecordedTimes(NamedTuple):
 
     Args:
         passes_us: Begins of passes by the key of the loop's timer.
-        completing_us: For each job in the order of the lab, the time from its end to the answer of its nodes.
+        completing_us: For each job in the order of the lab the time from its end to the answer of its nodes, and the
+            same for each attempt that was ended for another job.
+        killed_us: Median of the latter, for an attempt that only the lab has ended.
+        submissions: For each of these jobs the place of its submission, and the submission.
     """
 
     passes_us: Mapping[str, Sequence[Time]]
-    completing_us: Sequence[Time]
+    completing_us: Sequence[tuple[Time, Sequence[Time]]]
+    killed_us: Time
+    submissions: Sequence[tuple[int, Submission]]
 
 
 class RecordedController(Controller):
@@ -91,6 +97,26 @@ class RecordedController(Controller):
     def __init__(self, times: RecordedTimes, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._times = times
+        self._arrays: dict[int, QueuedJob] = {}
+        self._throttles: dict[int, Throttle] = {}
+        self._kills: Counter[int] = Counter()
+
+    def _enqueue(self, job: Job, tasks: Sequence[Task], now: Time) -> list[QueuedJob]:
+        """Queue a job, or a task of an array: all that wait of an array are elements of one job, as in Slurm."""
+        place, submission = self._times.submissions[job.id]
+        queued = self._arrays.get(place)
+        if queued is not None and queued.elements:
+            queued.elements.append(tuple(tasks))
+            return []
+
+        (queued,) = super()._enqueue(job, tasks, now)
+        # Slurm splits tasks off that wait each for another.
+        queued.is_array = len(submission.runs_s) > 1 and submission.dependency != "aftercorr"
+        if queued.is_array:
+            self._arrays[place] = queued
+        if submission.throttle:
+            queued.throttle = self._throttles.setdefault(place, Throttle(submission.throttle))
+        return [queued]
 
     def _arm_loops(self, now: Time) -> None:
         for key, passes_us in self._times.passes_us.items():
@@ -105,7 +131,12 @@ class RecordedController(Controller):
         """The passes are those of the record."""
 
     def _completing_us(self, running: StartedJob) -> Time:
-        return self._times.completing_us[running.pending.id]
+        whole_us, killed_us = self._times.completing_us[running.id]
+        if not running.preempted_tasks:
+            return whole_us
+        count = self._kills[running.id]
+        self._kills[running.id] += 1
+        return killed_us[count] if count < len(killed_us) else self._times.killed_us
 
 
 def offset_ms(record: Record) -> int:
@@ -129,8 +160,14 @@ def recorded_times(record: Record, order: Sequence[int]) -> RecordedTimes:
 
     passes = {FULL: passes_us(record.main_ms), BACKFILL: passes_us(record.backfill_ms)}
     passes[END] = [round((at_ms + offset) * MS) for at_ms in record.short_ms]
-    completing_ms = [record.jobs[place].attempts[-1].completing_ms for place in order]
-    return RecordedTimes(passes, [round(time_ms * MS) for time_ms in completing_ms])
+    jobs = [record.jobs[place] for place in order]
+    submissions = [(job.submission, record.submissions[job.submission]) for job in jobs]
+    killed_us = [
+        [round(attempt.completing_ms * MS) for attempt in job.attempts if not attempt.is_whole] for job in jobs
+    ]
+    whole_us = [round(job.attempts[-1].completing_ms * MS) for job in jobs]
+    median_us = statistics.median_high([0, *itertools.chain.from_iterable(killed_us)])
+    return RecordedTimes(passes, list(zip(whole_us, killed_us, strict=True)), median_us, submissions)
 
 
 def replay(record: Record, design: Design) -> list[LabStart]:
@@ -144,10 +181,11 @@ def replay(record: Record, design: Design) -> list[LabStart]:
     """
     # The recorded ends are a good first guess; what the rounds settle on does not depend on it.
     offset_us = offset_ms(record) * MS
-    releases_us = _releases_us(record, [round(job.attempts[-1].end_ms * MS) + offset_us for job in record.jobs])
+    ends_us = [round(job.attempts[-1].end_ms * MS) + offset_us for job in record.jobs]
+    releases_us = _releases_us(record, ends_us, design)
     for _ in range(ROUNDS_MAX):
         starts_us, ends_us, nodes = _run(record, design, releases_us)
-        settled_us = _releases_us(record, ends_us)
+        settled_us = _releases_us(record, ends_us, design)
         if settled_us == releases_us:
             starts_ms = [round((start_us - offset_us) / MS) for start_us in starts_us]
             return list(map(LabStart, starts_ms, nodes))
@@ -181,8 +219,8 @@ def overheads_ms(record: Record) -> list[float]:
     ]
 
 
-def _releases_us(record: Record, ends_us: Sequence[Time]) -> list[Time]:
-    """The time at which each job may start, when all end at given times."""
+def _releases_us(record: Record, ends_us: Sequence[Time], design: Design) -> list[Time]:
+    """The time at which each job may start, when all end at given times; a pool knows no throttled arrays."""
     members: dict[int, list[int]] = defaultdict(list)
     for place, job in enumerate(record.jobs):
         members[job.submission].append(place)
@@ -196,7 +234,7 @@ def _releases_us(record: Record, ends_us: Sequence[Time]) -> list[Time]:
             parents = members[submission.parent]
             awaited = parents[job.index : job.index + 1] if submission.dependency == "aftercorr" else parents
             release_us = max(release_us, *[ends_us[parent] for parent in awaited])
-        if 0 < submission.throttle <= job.index:
+        if design.is_pool and 0 < submission.throttle <= job.index:
             earlier_ends_us = sorted(ends_us[place] for place in members[job.submission][: job.index])
             release_us = max(release_us, earlier_ends_us[job.index - submission.throttle])
         releases.append(release_us)

@@ -290,7 +290,7 @@ class BackfillCycle:
         config = self._config
         reserved_count = 0
         # Elements that cannot start yet follow each other in the plan, none of which leaves the queue.
-        while reserved_count < len(job.elements) and not self._is_over and self._counts(job):
+        while reserved_count < len(job.elements) and not self._is_over and self._counts(job) and not job.is_throttled:
             reservable = config.bf_job_part_count_reserve
             is_now_only = not reserves(config, job, self._now_s) or (
                 0 < reservable <= self._reservations[job.partition.name]

@@ -13,7 +13,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from volery.architectures.slurm.backfill import BackfillCycle, EndForecast, Plan, reserves
-from volery.architectures.slurm.jobs import Element, PendingQueue, QueuedJob, SlurmPartition, StartedJob
+from volery.architectures.slurm.jobs import (
+    Element,
+    PendingQueue,
+    QueuedJob,
+    SlurmPartition,
+    StartedJob,
+    Throttle,
+)
 from volery.architectures.slurm.nodes import JobNeed, NodeFacts, Nodes, NodeShare
 from volery.architectures.slurm.parameters import SlurmConfig
 from volery.architectures.slurm.preemption import CANCEL, PreemptionRules, victims
@@ -164,6 +171,8 @@ class Controller(Component):
     ) -> QueuedJob:
         self._job_count += 1
         pending = QueuedJob(job, self._job_count, partition, need, elements, submit_s, eligible_s)
+        if pending.is_array and self._config.array_throttle:
+            pending.throttle = Throttle(self._config.array_throttle)
         self._waiting.setdefault(job.id, []).append(pending)
         return pending
 
@@ -212,11 +221,13 @@ class Controller(Component):
             self._start(job, shares, now_s)
             return True
 
-        candidates = self._victims(job)
-        for running in victims(job, candidates, self._nodes, nodes) if candidates else ():
-            job.victim_count += 1
-            running.preemptor = job
-            self._kill(running)
+        # For a while after it has ended jobs it ends no more: those may still hold their nodes.
+        if now_s - job.preempted_s >= self._config.KillWait + self._config.MessageTimeout:
+            candidates = self._victims(job)
+            for running in victims(job, candidates, self._nodes, nodes) if candidates else ():
+                job.preempted_s = now_s
+                running.preemptor = job
+                self._kill(running)
         return False
 
     def _start(self, job: QueuedJob, shares: Sequence[NodeShare], now_s: int) -> None:
@@ -228,6 +239,8 @@ class Controller(Component):
         if job.need.is_exclusive:
             cores = sum([self._fit.node_cores(part.node) for part in parts])
 
+        if job.throttle is not None:
+            job.throttle.running += 1
         self._run_count += 1
         self._running[self._run_count] = StartedJob(job, tasks, parts, now_s, cores)
         for part in parts:
@@ -263,7 +276,7 @@ class Controller(Component):
             name = job.partition.name
             is_started = True
             # Of an array, element after element.
-            while job.elements and is_started:
+            while job.elements and is_started and not job.is_throttled:
                 tests[name] += 1
                 if 0 < self._config.partition_job_depth < tests[name]:
                     break
@@ -321,8 +334,8 @@ class Controller(Component):
         return jobs[:count]
 
     def _victims(self, job: QueuedJob) -> Sequence[StartedJob]:
-        """The jobs that a job may preempt; none while some are being ended for it."""
-        if self._preemption is None or job.victim_count:
+        """The jobs that a job may preempt."""
+        if self._preemption is None:
             return ()
         return self._preemption.candidates(job, self._running.values())
 
@@ -408,7 +421,7 @@ class Controller(Component):
         running = self._running[run]
         running.unfinished.pop(message.task)
         del self._run_of_task[message.task]
-        job = running.pending.id
+        job = running.id
         if message.killed and job not in self._ledger.cancelled:
             running.preempted_tasks += [task for task in running.tasks if task.id == message.task]
         else:
@@ -432,17 +445,17 @@ class Controller(Component):
     def _ended(self, running: StartedJob, now: Time) -> None:
         """Give what a job had back, and queue what was preempted."""
         self._nodes.give_back(running.parts)
+        if running.pending.throttle is not None:
+            running.pending.throttle.running -= 1
         if self._priorities is not None:
             self._priorities.charge(running, now // SECOND)
-        if running.preemptor is not None:
-            running.preemptor.victim_count -= 1
         is_cancelled = running.preemptor is not None and self._preemption_mode(running) == CANCEL
         if running.preempted_tasks and not is_cancelled:
             self._requeue(running, now)
         for _ in running.preempted_tasks if is_cancelled else ():
-            self._ledger.unsatisfiable(running.pending.id)
+            self._ledger.unsatisfiable(running.id)
 
-        self._settle(running.pending.id)
+        self._settle(running.id)
 
     def _complete(self, running: StartedJob, now: Time) -> None:
         """Consider the queue once the nodes of a job that has ended have answered."""
@@ -467,8 +480,11 @@ class Controller(Component):
         need = pending.need.scaled(len(tasks))
         now_s = now // SECOND
         eligible_s = now_s + self._requeue_s
-        again = self._pending(self._jobs[pending.id], pending.partition, need, [tasks], now_s, eligible_s)
+        again = self._pending(self._jobs[running.id], pending.partition, need, [tasks], now_s, eligible_s)
         again.priority = pending.priority
+        if not pending.is_array:
+            again.number = pending.number
+        again.throttle = pending.throttle
         self._ineligible[again.number] = again
         self._port.set_timer((ELIGIBLE, again.number), eligible_s * SECOND)
 
@@ -489,7 +505,7 @@ class Controller(Component):
             self._ineligible.pop(job.number, None)
             dropped_count += sum(map(len, job.elements))
         for running in self._running.values():
-            if running.pending.id == message.job:
+            if running.id == message.job:
                 dropped_count += len(running.preempted_tasks)
                 running.preempted_tasks.clear()
                 self._kill(running)

@@ -19,6 +19,7 @@ from volery.core.model import NEVER, SECOND, Job, JobId, Task, TaskId, Time
 
 YEAR: Final = 365 * 24 * 60 * MINUTE
 """Seconds for which a job is expected to run that has neither limit nor estimate."""
+NEVER_S: Final = -(10**9)
 Element = tuple[Task, ...]
 Key = tuple[int, int, int, int, int]
 
@@ -50,6 +51,18 @@ class SlurmPartition(msgspec.Struct, frozen=True):
     preempt_mode: str = ""
 
 
+class Throttle(msgspec.Struct, eq=False):
+    """The count of elements of an array that run, and that may run at once (the N of sbatch -a 0-99%N)."""
+
+    most: int
+    running: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """True if no other element may start."""
+        return self.running >= self.most
+
+
 class QueuedJob:
     """A job that waits, or an array with the elements that wait.
 
@@ -65,7 +78,8 @@ class QueuedJob:
     Attributes:
         points: Points that its submitter adds to its priority (of sbatch --nice, below 0).
         priority: Priority, of which the largest goes first.
-        victim_count: Count of running jobs that are being ended for it.
+        preempted_s: Time at which jobs were ended for it; NEVER_S: none were.
+        throttle: Bound of the elements that run at once; None: there is none.
     """
 
     def __init__(
@@ -90,8 +104,14 @@ class QueuedJob:
         self.limit_s = limit_s(job.limit_us, partition)
         self.points = job.priority
         self.priority = 0
-        self.victim_count = 0
+        self.preempted_s = NEVER_S
+        self.throttle: Throttle | None = None
         self.key: Key = (0, 0, 0, 0, 0)
+
+    @property
+    def is_throttled(self) -> bool:
+        """True if so many elements run that no other may start."""
+        return self.throttle is not None and self.throttle.is_full
 
     def runs_for_s(self) -> int:
         """The time that the next element may run, in seconds: its limit, or without one what it is estimated."""
@@ -106,7 +126,7 @@ class StartedJob:
 
     Args:
         pending: Job that it is an element of.
-        tasks: Tasks that run together.
+        tasks: Tasks that run together, of one job.
         parts: Nodes that it has, with what it takes of each.
         start_s: Time of its start.
         cores: Count of cores that it has.
@@ -121,6 +141,7 @@ class StartedJob:
     def __init__(
         self, pending: QueuedJob, tasks: Element, parts: Sequence[NodeAllocation], start_s: int, cores: float
     ) -> None:
+        self.id: JobId = tasks[0].job
         self.end_s = start_s + pending.runs_for_s()
         self.pending = pending
         self.tasks = tasks
