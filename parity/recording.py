@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from parity import accounting
 from parity.daemons import CONF, Slurm, check_installed, free_ports
 from parity.records import Attempt, RanJob, Record
@@ -152,8 +154,10 @@ def read_run(slurm: Slurm, scenario: str, seed: int, conf: tuple[str, ...], work
                 place_of[array], int(shown.get("ArrayTaskId", 0)), _after(submitted[array], zero_ms),
                 eligible_ms - int(zero_ms),
                 tuple([
-                    Attempt(_after(start, zero_ms), _after(end, zero_ms), nodes, is_whole, _after(answered, end))
-                    for start, end, nodes, is_whole, answered in attempts[number]
+                    msgspec.structs.replace(
+                        attempt, start_ms=_after(attempt.start_ms, zero_ms), end_ms=_after(attempt.end_ms, zero_ms)
+                    )
+                    for attempt in attempts[number]
                 ]),
             )
         )  # fmt: skip
@@ -196,9 +200,9 @@ def _after(at_ms: float, since_ms: float) -> float:
     return round(at_ms - since_ms, 3)
 
 
-def _attempts(events: list[tuple[float, str]]) -> dict[int, list[tuple[float, float, tuple[int, ...], bool, float]]]:
-    """Start, end and nodes of each attempt of each job, whether it ran to its own end, and its nodes' last answer."""
-    attempts: dict[int, list[tuple[float, float, tuple[int, ...], bool, float]]] = {}
+def _attempts(events: list[tuple[float, str]]) -> dict[int, list[Attempt]]:
+    """The attempts of each job, on the clock of the log."""
+    attempts: dict[int, list[Attempt]] = {}
     running: dict[int, tuple[float, tuple[int, ...]]] = {}
     for at_ms, text in events:
         if match := STARTED.search(text):
@@ -207,9 +211,10 @@ def _attempts(events: list[tuple[float, str]]) -> dict[int, list[tuple[float, fl
             number = int(match["job"])
             if number in running:
                 start_ms, nodes = running.pop(number)
-                attempts.setdefault(number, []).append((start_ms, at_ms, nodes, match.re is ENDED, at_ms))
+                attempts.setdefault(number, []).append(Attempt(start_ms, at_ms, nodes, match.re is ENDED))
         elif (match := ANSWERED.search(text)) and (ended := attempts.get(int(match["job"]))):
-            ended[-1] = (*ended[-1][:4], at_ms)
+            answers_ms = (*ended[-1].answers_ms, _after(at_ms, ended[-1].end_ms))
+            ended[-1] = msgspec.structs.replace(ended[-1], answers_ms=answers_ms)
     return attempts
 
 

@@ -20,14 +20,14 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
         end_ms: End, from which what it took is free.
         nodes: Numbers of its nodes.
         is_whole: False if it was ended for another job.
-        completing_ms: Time from its end until the last of its nodes had answered, and might start others.
+        answers_ms: Times from its end to the answers of its nodes, which may start others from then on.
     """
 
     start_ms: float
     end_ms: float
     nodes: tuple[int, ...]
     is_whole: bool
-    completing_ms: float = 0.0
+    answers_ms: tuple[float, ...] = ()
 
 
 class RanJob(msgspec.Struct, frozen=True, array_like=True):

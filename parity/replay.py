@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import itertools
 import statistics
 import tempfile
 from array import array
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from parity.records import RanJob, Record
+from parity.records import Attempt, RanJob, Record
 from parity.scenarios import CPUS, INTERVAL_S, NODES, SCENARIOS, Submission
 from volery.architectures import configure, lookup
 from volery.architectures.slurm import build_with
@@ -79,14 +78,14 @@ class RecordedTimes(NamedTuple):
 
     Args:
         passes_us: Begins of passes by the key of the loop's timer.
-        completing_us: For each job in the order of the lab the time from its end to the answer of its nodes, and the
+        answers_us: For each job in the order of the lab the times from its end to the answers of its nodes, and the
             same for each attempt that was ended for another job.
         killed_us: Median of the latter, for an attempt that only the lab has ended.
         submissions: For each of these jobs the place of its submission, and the submission.
     """
 
     passes_us: Mapping[str, Sequence[Time]]
-    completing_us: Sequence[tuple[Time, Sequence[Time]]]
+    answers_us: Sequence[tuple[Sequence[Time], Sequence[Sequence[Time]]]]
     killed_us: Time
     submissions: Sequence[tuple[int, Submission]]
 
@@ -130,13 +129,19 @@ class RecordedController(Controller):
     def _pass_at_end(self, now: Time) -> None:
         """The passes are those of the record."""
 
-    def _completing_us(self, running: StartedJob) -> Time:
-        whole_us, killed_us = self._times.completing_us[running.id]
-        if not running.preempted_tasks:
-            return whole_us
-        count = self._kills[running.id]
-        self._kills[running.id] += 1
-        return killed_us[count] if count < len(killed_us) else self._times.killed_us
+    def _answers(self, running: StartedJob, now: Time) -> list[tuple[Time, int]]:
+        whole_us, killed_us = self._times.answers_us[running.id]
+        answers_us = whole_us
+        if running.preempted_tasks:
+            count = self._kills[running.id]
+            self._kills[running.id] += 1
+            answers_us = killed_us[count] if count < len(killed_us) else (self._times.killed_us,)
+        # The first node has the script of the job, and answers last. In the lab a job may have other nodes than it had.
+        nodes = [*[part.node for part in running.parts[1:]], running.parts[0].node]
+        return [
+            (now + answers_us[max(0, len(answers_us) - 1 - place)], 1 << node)
+            for place, node in enumerate(reversed(nodes))
+        ]
 
 
 def offset_ms(record: Record) -> int:
@@ -162,12 +167,16 @@ def recorded_times(record: Record, order: Sequence[int]) -> RecordedTimes:
     passes[END] = [round((at_ms + offset) * MS) for at_ms in record.short_ms]
     jobs = [record.jobs[place] for place in order]
     submissions = [(job.submission, record.submissions[job.submission]) for job in jobs]
-    killed_us = [
-        [round(attempt.completing_ms * MS) for attempt in job.attempts if not attempt.is_whole] for job in jobs
+    answers_us = [
+        (_answers_us(job.attempts[-1]), [_answers_us(attempt) for attempt in job.attempts if not attempt.is_whole])
+        for job in jobs
     ]
-    whole_us = [round(job.attempts[-1].completing_ms * MS) for job in jobs]
-    median_us = statistics.median_high([0, *itertools.chain.from_iterable(killed_us)])
-    return RecordedTimes(passes, list(zip(whole_us, killed_us, strict=True)), median_us, submissions)
+    last_us = [times_us[-1] for _, killed in answers_us for times_us in killed]
+    return RecordedTimes(passes, answers_us, statistics.median_high([0, *last_us]), submissions)
+
+
+def _answers_us(attempt: Attempt) -> list[Time]:
+    return [round(at_ms * MS) for at_ms in attempt.answers_ms or (0.0,)]
 
 
 def replay(record: Record, design: Design) -> list[LabStart]:

@@ -114,10 +114,11 @@ class Plan:
 
 
 class Placement(NamedTuple):
-    """The earliest time at which a job fits, in seconds, and its nodes then."""
+    """The earliest time at which a job fits, in seconds, its nodes then, and whether it has started there."""
 
     start_s: int
     shares: list[NodeShare]
+    is_started: bool = False
 
     @property
     def nodes(self) -> int:
@@ -272,12 +273,12 @@ class BackfillCycle:
         self._tests: Counter[tuple[str, str]] = Counter()
         self._reservations: Counter[str] = Counter()
 
-    def run(self, jobs: Sequence[QueuedJob], completing_nodes: int = 0) -> None:
+    def run(self, jobs: Sequence[QueuedJob], completing_nodes: Callable[[], int]) -> None:
         """Handle jobs in their order, until a limit of the loop is reached.
 
         Args:
             jobs: Jobs that wait.
-            completing_nodes: Vector of the nodes that start no job yet, as they still complete one.
+            completing_nodes: Function that returns the vector of the nodes that start no job yet: they complete one.
         """
         self._completing_nodes = completing_nodes
         for job in jobs:
@@ -299,7 +300,7 @@ class BackfillCycle:
             if placement is None:
                 return
 
-            if placement.start_s <= self._now_s:
+            if placement.is_started:
                 self._started_count += 1
                 self._is_over = 0 < config.bf_max_job_start <= self._started_count
                 continue
@@ -349,13 +350,14 @@ class BackfillCycle:
                 continue
 
             start_s = max(placement.start_s, begin_s)
-            if start_s <= now_s and placement.nodes & self._completing_nodes:
+            if start_s <= now_s and placement.nodes & self._completing_nodes():
                 # Nodes that complete a job have room, and wait for that: the job is planned for the next second.
                 later_s, start_s = 0, now_s + 1
             if start_s <= now_s:
-                if self._start(job, candidates, now_s):
-                    self._forecast = self._new_forecast()
-                    return placement
+                is_started = self._start(job, candidates, now_s)
+                self._forecast = self._new_forecast()
+                if is_started:
+                    return placement._replace(is_started=True)
                 # It starts when what it preempts has ended: until then its nodes are its own.
                 later_s = 0
             if later_s and start_s > later_s:
@@ -365,5 +367,5 @@ class BackfillCycle:
             if start_s > now_s and self._plan.overlaps(start_s, start_s + run_s, placement.nodes):
                 later_s = start_s
                 continue
-            return Placement(max(start_s, now_s + 1), placement.shares)
+            return Placement(start_s, placement.shares)
         return None

@@ -210,7 +210,7 @@ class Controller(Component):
         """The nodes of which a job has ended, and which have not answered yet: they start none."""
         nodes = 0
         for running in self._completing.values():
-            nodes |= running.nodes
+            nodes |= running.completing_nodes
         return nodes
 
     def _try(self, job: QueuedJob, nodes: int, now_s: int) -> bool:
@@ -227,6 +227,7 @@ class Controller(Component):
             for running in victims(job, candidates, self._nodes, nodes) if candidates else ():
                 job.preempted_s = now_s
                 running.preemptor = job
+                self._deallocate(running, now_s)
                 self._kill(running)
         return False
 
@@ -242,7 +243,7 @@ class Controller(Component):
         if job.throttle is not None:
             job.throttle.running += 1
         self._run_count += 1
-        self._running[self._run_count] = StartedJob(job, tasks, parts, now_s, cores)
+        self._running[self._run_count] = StartedJob(job, self._run_count, tasks, parts, now_s, cores)
         for part in parts:
             for task in part.tasks:
                 self._run_of_task[task.id] = self._run_count
@@ -316,7 +317,7 @@ class Controller(Component):
         run_count = self._run_count
         plan = Plan(now_s, self._config, self._table.every)
         cycle = BackfillCycle(self._config, now_s, plan, forecast, self._try, self._victims, self._site.allowed)
-        cycle.run(jobs, self._completing_nodes())
+        cycle.run(jobs, self._completing_nodes)
         if self._run_count > run_count:
             self._changed(now)
 
@@ -381,7 +382,7 @@ class Controller(Component):
         key = event.key
         if isinstance(key, tuple):
             if key[0] == COMPLETED:
-                self._complete(self._completing.pop(int(key[1])), now)
+                self._await_answer(int(key[1]), now)
             elif key[0] == ELIGIBLE:
                 job = self._ineligible.pop(int(key[1]), None)
                 if job is not None:
@@ -418,7 +419,7 @@ class Controller(Component):
         if run is None or message.attempt != self._attempts.get(message.task, 0):
             return
 
-        running = self._running[run]
+        running = self._running.get(run) or self._completing[run]
         running.unfinished.pop(message.task)
         del self._run_of_task[message.task]
         job = running.id
@@ -428,27 +429,38 @@ class Controller(Component):
             self._attempts.pop(message.task, None)
             self._ledger.finished(job)
         if not running.unfinished:
-            del self._running[run]
+            if run in self._running:
+                self._deallocate(running, now // SECOND)
             self._ended(running, now)
-            completing_us = self._completing_us(running)
-            if completing_us:
-                self._completing[run] = running
-                self._port.set_timer((COMPLETED, run), now + completing_us)
-                self._changed(now)
-            else:
-                self._complete(running, now)
+            running.answers = self._answers(running, now)
+            self._changed(now)
+            self._await_answer(run, now)
 
-    def _completing_us(self, running: StartedJob) -> Time:
-        """The time from the end of a job to the answer of its nodes."""
-        return self._config.completing_ms * MILLISECOND
+    def _answers(self, running: StartedJob, now: Time) -> list[tuple[Time, int]]:
+        """The times at which nodes of a job that has ended answer, the last first, with the vector of these nodes."""
+        return [(now + self._config.completing_ms * MILLISECOND, running.nodes)]
 
-    def _ended(self, running: StartedJob, now: Time) -> None:
-        """Give what a job had back, and queue what was preempted."""
+    def _await_answer(self, run: int, now: Time) -> None:
+        """Wait for the next nodes that answer; with the last, the queue is considered."""
+        running = self._completing[run]
+        while running.answers and running.answers[-1][0] <= now:
+            running.completing_nodes &= ~running.answers.pop()[1]
+        if running.answers:
+            self._port.set_timer((COMPLETED, run), running.answers[-1][0])
+        else:
+            self._complete(run, now)
+
+    def _deallocate(self, running: StartedJob, now_s: int) -> None:
+        """Give back what a job had that has ended or is being ended; its nodes start others when they have answered."""
+        self._completing[running.number] = self._running.pop(running.number)
         self._nodes.give_back(running.parts)
         if running.pending.throttle is not None:
             running.pending.throttle.running -= 1
         if self._priorities is not None:
-            self._priorities.charge(running, now // SECOND)
+            self._priorities.charge(running, now_s)
+
+    def _ended(self, running: StartedJob, now: Time) -> None:
+        """Queue what was preempted of a job of which all tasks have ended."""
         is_cancelled = running.preemptor is not None and self._preemption_mode(running) == CANCEL
         if running.preempted_tasks and not is_cancelled:
             self._requeue(running, now)
@@ -457,8 +469,9 @@ class Controller(Component):
 
         self._settle(running.id)
 
-    def _complete(self, running: StartedJob, now: Time) -> None:
+    def _complete(self, run: int, now: Time) -> None:
         """Consider the queue once the nodes of a job that has ended have answered."""
+        running = self._completing.pop(run)
         self._changed(now)
         # Nodes answer that a job has ended by itself, which only plans a pass; that they have ended one, runs it.
         if running.preempted_tasks or self._config.Epilog:
@@ -504,7 +517,7 @@ class Controller(Component):
             self._queue.discard(job)
             self._ineligible.pop(job.number, None)
             dropped_count += sum(map(len, job.elements))
-        for running in self._running.values():
+        for running in (*self._running.values(), *self._completing.values()):
             if running.id == message.job:
                 dropped_count += len(running.preempted_tasks)
                 running.preempted_tasks.clear()

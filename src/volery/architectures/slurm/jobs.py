@@ -126,6 +126,7 @@ class StartedJob:
 
     Args:
         pending: Job that it is an element of.
+        number: Number of the start.
         tasks: Tasks that run together, of one job.
         parts: Nodes that it has, with what it takes of each.
         start_s: Time of its start.
@@ -136,12 +137,21 @@ class StartedJob:
         unfinished: Tasks that have not ended.
         preempted_tasks: Tasks that were killed and are to run again.
         preemptor: Job for which it is being ended; None: it is not.
+        completing_nodes: Vector of its nodes that have not answered after its end.
+        answers: Times of the answers to come, the last first, each with the vector of its nodes.
     """
 
     def __init__(
-        self, pending: QueuedJob, tasks: Element, parts: Sequence[NodeAllocation], start_s: int, cores: float
+        self,
+        pending: QueuedJob,
+        number: int,
+        tasks: Element,
+        parts: Sequence[NodeAllocation],
+        start_s: int,
+        cores: float,
     ) -> None:
         self.id: JobId = tasks[0].job
+        self.number = number
         self.end_s = start_s + pending.runs_for_s()
         self.pending = pending
         self.tasks = tasks
@@ -152,6 +162,8 @@ class StartedJob:
         self.unfinished: dict[TaskId, NodeAllocation] = {task.id: part for part in parts for task in part.tasks}
         self.preempted_tasks: list[Task] = []
         self.preemptor: QueuedJob | None = None
+        self.completing_nodes = self.nodes
+        self.answers: list[tuple[Time, int]] = []
 
 
 class AdvanceReservation(msgspec.Struct, frozen=True):
