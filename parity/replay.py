@@ -137,10 +137,10 @@ class RecordedController(Controller):
             self._kills[running.id] += 1
             answers_us = killed_us[count] if count < len(killed_us) else (self._times.killed_us,)
         # The first node has the script of the job, and answers last. In the lab a job may have other nodes than it had.
-        nodes = [*[part.node for part in running.parts[1:]], running.parts[0].node]
+        first, *others = sorted([part.node for part in running.parts])
         return [
             (now + answers_us[max(0, len(answers_us) - 1 - place)], 1 << node)
-            for place, node in enumerate(reversed(nodes))
+            for place, node in enumerate([first, *reversed(others)])
         ]
 
 
@@ -203,14 +203,24 @@ def replay(record: Record, design: Design) -> list[LabStart]:
 
 
 def run_times_us(record: Record) -> list[Time]:
-    """The run time of each job: as recorded, or what was meant and the usual overhead, where it was cancelled."""
+    """The run time of each job: as recorded, or what was meant and the usual overhead, where it was cancelled.
+
+    It counts from the begin of the pass that started the job, since a pass of the lab takes no time.
+    """
     overhead_us = round(statistics.median(overheads_ms(record)) * MS)
+    passes_ms = sorted([*record.main_ms, *record.short_ms, *record.backfill_ms])
     return [
-        round((job.attempts[-1].end_ms - job.start_ms) * MS)
+        round((job.attempts[-1].end_ms - _begin_ms(passes_ms, job.start_ms)) * MS)
         if job.attempts[-1].is_whole
         else round(meant_ms(record, job) * MS) + overhead_us
         for job in record.jobs
     ]
+
+
+def _begin_ms(passes_ms: Sequence[float], start_ms: float) -> float:
+    """The begin of the pass in which a job started."""
+    place = bisect.bisect_right(passes_ms, start_ms)
+    return passes_ms[place - 1] if place else start_ms
 
 
 def meant_ms(record: Record, job: RanJob) -> float:
