@@ -31,6 +31,8 @@ STARTED = re.compile(
 ENDED = re.compile(rf"_job_complete: {JOB}\)? done")
 PREEMPTED = re.compile(rf"preempted {JOB}\)? has been ")
 BEGUN = re.compile(r"slurmctld version (?P<version>\S+) started")
+DECAY_BEGUN = "_read_last_decay_ran"
+"""From here on priorities are computed in each period."""
 ANSWERED = re.compile(rf"make_node_idle: enter {JOB}")
 """A node is rid of a job (DebugFlags=TraceJobs)."""
 MAIN_BEGIN = "Running job scheduler for full queue"
@@ -138,6 +140,7 @@ def read_run(slurm: Slurm, scenario: str, seed: int, conf: tuple[str, ...], work
     numbers = list(map(int, (slurm.folder / "numbers.txt").read_text().split()))
     events = list(_events(slurm.log))
     version, begun_ms = next((match["version"], at) for at, text in events if (match := BEGUN.search(text)))
+    begun_ms = next((at for at, text in events if DECAY_BEGUN in text), begun_ms)
     submitted = {int(match["job"]): at for at, text in events if (match := SUBMITTED.search(text))}
     attempts = _attempts(events)
     zero_ms = submitted[numbers[0]]
@@ -172,7 +175,7 @@ def read_run(slurm: Slurm, scenario: str, seed: int, conf: tuple[str, ...], work
         seed,
         version,
         conf,
-        int(begun_ms) - int(zero_ms),
+        _after(begun_ms, zero_ms),
         int(zero_ms) % HOUR_MS,
         main_ms,
         short_ms,

@@ -61,7 +61,7 @@ class Record(msgspec.Struct, frozen=True):
         seed: Seed of its workload.
         slurm: Version of Slurm.
         conf: Lines of slurm.conf that concern scheduling.
-        begun_ms: Start of slurmctld, before the first submission and so below 0.
+        begun_ms: Start of slurmctld, or of its computation of priorities: before the first submission and so below 0.
         hour_ms: Time of the first submission within its hour.
         main_ms: Begins of the passes of the main loop over the full queue.
         short_ms: Begins of its passes to the default depth, as after the answer of a node that ended a job.
@@ -75,7 +75,7 @@ class Record(msgspec.Struct, frozen=True):
     seed: int
     slurm: str
     conf: tuple[str, ...]
-    begun_ms: int
+    begun_ms: float
     hour_ms: int
     main_ms: tuple[float, ...]
     short_ms: tuple[float, ...]

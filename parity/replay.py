@@ -81,12 +81,18 @@ class RecordedTimes(NamedTuple):
         answers_us: For each job in the order of the lab the times from its end to the answers of its nodes, and the
             same for each attempt that was ended for another job.
         killed_us: Median of the latter, for an attempt that only the lab has ended.
+        started_us: Start of the computation of priorities.
+        submitted_us: For each of these jobs the time of its submission.
+        numbers: For each of these jobs its place in the record.
         submissions: For each of these jobs the place of its submission, and the submission.
     """
 
     passes_us: Mapping[str, Sequence[Time]]
     answers_us: Sequence[tuple[Sequence[Time], Sequence[Sequence[Time]]]]
     killed_us: Time
+    started_us: Time
+    submitted_us: Sequence[Time]
+    numbers: Sequence[int]
     submissions: Sequence[tuple[int, Submission]]
 
 
@@ -108,6 +114,9 @@ class RecordedController(Controller):
             queued.elements.append(tuple(tasks))
             return []
 
+        # The queue is ordered by the submission, which came before the job might start.
+        self._submitted_us[job.id] = self._times.submitted_us[job.id]
+        self._job_count = self._times.numbers[job.id]
         (queued,) = super()._enqueue(job, tasks, now)
         # Slurm splits tasks off that wait each for another.
         queued.is_array = len(submission.runs_s) > 1 and submission.dependency != "aftercorr"
@@ -116,6 +125,9 @@ class RecordedController(Controller):
         if submission.throttle:
             queued.throttle = self._throttles.setdefault(place, Throttle(submission.throttle))
         return [queued]
+
+    def _started_us(self) -> Time:
+        return self._times.started_us
 
     def _arm_loops(self, now: Time) -> None:
         for key, passes_us in self._times.passes_us.items():
@@ -172,7 +184,10 @@ def recorded_times(record: Record, order: Sequence[int]) -> RecordedTimes:
         for job in jobs
     ]
     last_us = [times_us[-1] for _, killed in answers_us for times_us in killed]
-    return RecordedTimes(passes, answers_us, statistics.median_high([0, *last_us]), submissions)
+    submitted_us = [round((job.submit_ms + offset) * MS) for job in jobs]
+    started_us = round((record.begun_ms + offset) * MS)
+    killed_us = statistics.median_high([0, *last_us])
+    return RecordedTimes(passes, answers_us, killed_us, started_us, submitted_us, order, submissions)
 
 
 def _answers_us(attempt: Attempt) -> list[Time]:

@@ -65,7 +65,7 @@ def test_attempts_of_arrays_and_of_preempted_jobs_are_read(tmp_path: Path) -> No
     assert cancelled.attempts == (Attempt(301, 1900, (0, 2, 3), is_whole=False),)
     assert requeued.attempts == (Attempt(1188, 2000, (1,), is_whole=False), Attempt(10188, 12288, (5,), is_whole=True))
     # Lines of one millisecond keep their order.
-    assert lucky.attempts == (Attempt(1189, 3400.001, (1,), is_whole=True, completing_ms=5.999),)
+    assert lucky.attempts == (Attempt(1189, 3400.001, (1,), is_whole=True, answers_ms=(5.999,)),)
     assert (lucky.submit_ms, requeued.eligible_ms) == (200, 7900)
 
 

@@ -63,7 +63,7 @@ def test_nodes_that_complete_a_job_start_none() -> None:
     """Their cores are free, and a pass that comes before their answer starts nothing there."""
     record = record_of([Submission(0.0, (1.9,), 1, 8, 4), Submission(0.5, (2.0,), 1, 1, 1)])
     (whole,) = record.jobs[0].attempts
-    slow = msgspec.structs.replace(record.jobs[0], attempts=(msgspec.structs.replace(whole, completing_ms=1500.0),))
+    slow = msgspec.structs.replace(record.jobs[0], attempts=(msgspec.structs.replace(whole, answers_ms=(1500.0,)),))
     record = msgspec.structs.replace(record, main_ms=tuple(range(10, 9000, 1000)))
     assert lab_starts_ms(record) == [10, 2010]
     assert lab_starts_ms(msgspec.structs.replace(record, jobs=(slow, record.jobs[1]))) == [10, 4010]

@@ -160,7 +160,7 @@ class EndForecast:
 
     def __init__(self, nodes: Nodes, running_jobs: Sequence[StartedJob], config: SlurmConfig) -> None:
         self._nodes = nodes
-        self._running_jobs = sorted(running_jobs, key=lambda running: (running.end_s, running.pending.number))
+        self._running_jobs = sorted(running_jobs, key=lambda running: (running.end_s, running.listed))
         self._views = Views(nodes.copy(), self._running_jobs)
         self._config = config
         self._is_one_by_one = config.SelectType == "select/linear"

@@ -171,6 +171,7 @@ class Controller(Component):
     ) -> QueuedJob:
         self._job_count += 1
         pending = QueuedJob(job, self._job_count, partition, need, elements, submit_s, eligible_s)
+        pending.listed_us = self._submitted_us[job.id]
         if pending.is_array and self._config.array_throttle:
             pending.throttle = Throttle(self._config.array_throttle)
         self._waiting.setdefault(job.id, []).append(pending)
@@ -252,6 +253,8 @@ class Controller(Component):
                 self._port.send(f"node/{part.node}", message)
 
         job.elements.popleft()
+        # What is left of an array is a new entry of Slurm's list of jobs.
+        job.listed_us = now_s * SECOND
         if not job.elements:
             self._queue.discard(job)
             self._forget(job)
@@ -344,12 +347,16 @@ class Controller(Component):
         """Something has changed: plan the loops that are to see it."""
         self._has_news = True
         if self._priorities is not None and (self._queue or (self._priorities.counts_usage and self._running)):
-            started_us = self._config.started_s * SECOND
+            started_us = self._started_us()
             self._arm(PRIORITY, _after(now - started_us, self._priorities.period_s * SECOND) + started_us)
         if not self._queue:
             return
 
         self._arm_loops(now)
+
+    def _started_us(self) -> Time:
+        """The time from which computations of priorities are whole periods away."""
+        return self._config.started_s * SECOND
 
     def _arm_loops(self, now: Time) -> None:
         """Plan the next run of the main loop over the full queue, and of the backfill loop."""
@@ -495,8 +502,9 @@ class Controller(Component):
         eligible_s = now_s + self._requeue_s
         again = self._pending(self._jobs[running.id], pending.partition, need, [tasks], now_s, eligible_s)
         again.priority = pending.priority
+        again.listed_us, number = running.listed
         if not pending.is_array:
-            again.number = pending.number
+            again.number = number
         again.throttle = pending.throttle
         self._ineligible[again.number] = again
         self._port.set_timer((ELIGIBLE, again.number), eligible_s * SECOND)

@@ -79,6 +79,7 @@ class QueuedJob:
         points: Points that its submitter adds to its priority (of sbatch --nice, below 0).
         priority: Priority, of which the largest goes first.
         preempted_s: Time at which jobs were ended for it; NEVER_S: none were.
+        listed_us: Time from which Slurm's list of jobs has the next element; jobs that end together have its order.
         throttle: Bound of the elements that run at once; None: there is none.
     """
 
@@ -105,6 +106,7 @@ class QueuedJob:
         self.points = job.priority
         self.priority = 0
         self.preempted_s = NEVER_S
+        self.listed_us: Time = submit_s * SECOND
         self.throttle: Throttle | None = None
         self.key: Key = (0, 0, 0, 0, 0)
 
@@ -134,6 +136,7 @@ class StartedJob:
 
     Attributes:
         end_s: Time at which it is expected to have ended.
+        listed: Order of it among jobs that end together.
         unfinished: Tasks that have not ended.
         preempted_tasks: Tasks that were killed and are to run again.
         preemptor: Job for which it is being ended; None: it is not.
@@ -152,6 +155,7 @@ class StartedJob:
     ) -> None:
         self.id: JobId = tasks[0].job
         self.number = number
+        self.listed = pending.listed_us, pending.number
         self.end_s = start_s + pending.runs_for_s()
         self.pending = pending
         self.tasks = tasks
