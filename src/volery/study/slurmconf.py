@@ -28,14 +28,13 @@ NODE, PARTITION, DEFAULT = "nodename", "partitionname", "DEFAULT"
 OPTIONS: Final = frozenset({"schedulerparameters", "authinfo", "priorityflags", "preemptparameters"})
 """Parameters that hold several, joined by commas."""
 TIMES: Final = frozenset({"PriorityMaxAge", "PriorityDecayHalfLife", "PriorityCalcPeriod"})
-DEFAULTS: Final[Mapping[str, str]] = {"SelectType": "select/linear"}
+DEFAULTS: Final[Mapping[str, str]] = {"SelectType": "select/linear", "AccountingStorageEnforce": "none"}
 """Parameters of Slurm 22.05 that stand in no line and differ from those of the design."""
 UNMODELLED: Final = {
     "topologyplugin": "topology",
     "licenses": "licenses",
     "completewait": "waits for ends",
     "gracetime": "grace of preempted jobs",
-    "accountingstorageenforce": "limits of associations",
     "selecttypeparameters": "all resources are consumed, whole cores",
     "prioritysitefactorplugin": "factors of a site",
     "priorityweightassoc": "priorities of associations",

@@ -464,7 +464,7 @@ class Controller(Component):
         if running.pending.throttle is not None:
             running.pending.throttle.running -= 1
         if self._priorities is not None:
-            self._priorities.charge(running, now_s)
+            self._priorities.charge_end(running, now_s)
 
     def _ended(self, running: StartedJob, now: Time) -> None:
         """Queue what was preempted of a job of which all tasks have ended."""

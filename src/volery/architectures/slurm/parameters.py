@@ -35,6 +35,9 @@ class SlurmConfig(Parameters, frozen=True):
     PriorityFlags: Literal["", "SMALL_RELATIVE_TO_TIME"] = param("", "the size factor is divided by the limit")
     PriorityDecayHalfLife: str = param("7-0", "time in which what a user has used is halved; 0: never")
     PriorityCalcPeriod: str = param("5", "time between two computations of priorities")
+    AccountingStorageEnforce: str = param(
+        "limits", "with limits, safe or all, what a job has used counts that ends between two computations; else not"
+    )
     started_s: Count = param(0, "second at which the controller starts: it computes priorities whole periods later")
     SchedulerType: Literal["sched/backfill", "sched/builtin"] = param(
         "sched/backfill", "whether jobs start early on nodes that jobs before them do not need yet"
