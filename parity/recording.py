@@ -38,6 +38,8 @@ ANSWERED = re.compile(rf"make_node_idle: enter {JOB}")
 MAIN_BEGIN = "Running job scheduler for full queue"
 SHORT_BEGIN = "Running job scheduler for default depth"
 BACKFILL_BEGIN = "_attempt_backfill: beginning"
+BACKFILL_END = re.compile(r"completed testing \d+\((?P<count>\d+)\) jobs")
+QUEUE_END = "reached end of job queue"
 LOOPS = {"Main schedule statistics": "main", "Backfilling stats": "backfill"}
 LOOP_FIGURES = ("Total cycles", "Mean cycle", "Max cycle", "Total backfilled jobs (since last stats cycle start)")
 
@@ -180,6 +182,7 @@ def read_run(slurm: Slurm, scenario: str, seed: int, conf: tuple[str, ...], work
         main_ms,
         short_ms,
         backfill_ms,
+        tuple([(_after(at_ms, zero_ms), count) for at_ms, count in _cuts(events)]),
         loops,
         tuple(workload),
         tuple(jobs),
@@ -201,6 +204,18 @@ def _events(log: Path) -> Iterator[tuple[float, str]]:
 
 def _after(at_ms: float, since_ms: float) -> float:
     return round(at_ms - since_ms, 3)
+
+
+def _cuts(events: list[tuple[float, str]]) -> Iterator[tuple[float, int]]:
+    """The begins of backfill passes that ended before their queue, with the counts of jobs that were tested."""
+    begin_ms, is_whole = 0.0, False
+    for at_ms, text in events:
+        if BACKFILL_BEGIN in text:
+            begin_ms, is_whole = at_ms, False
+        elif QUEUE_END in text:
+            is_whole = True
+        elif (match := BACKFILL_END.search(text)) and not is_whole:
+            yield begin_ms, int(match["count"])
 
 
 def _attempts(events: list[tuple[float, str]]) -> dict[int, list[Attempt]]:

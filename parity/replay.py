@@ -81,6 +81,7 @@ class RecordedTimes(NamedTuple):
         answers_us: For each job in the order of the lab the times from its end to the answers of its nodes, and the
             same for each attempt that was ended for another job.
         killed_us: Median of the latter, for an attempt that only the lab has ended.
+        cuts: Counts of jobs after which backfill passes ended, by the begins of those that did not come to the end.
         started_us: Start of the computation of priorities.
         submitted_us: For each of these jobs the time of its submission.
         numbers: For each of these jobs its place in the record.
@@ -90,6 +91,7 @@ class RecordedTimes(NamedTuple):
     passes_us: Mapping[str, Sequence[Time]]
     answers_us: Sequence[tuple[Sequence[Time], Sequence[Sequence[Time]]]]
     killed_us: Time
+    cuts: Mapping[Time, int]
     started_us: Time
     submitted_us: Sequence[Time]
     numbers: Sequence[int]
@@ -134,6 +136,9 @@ class RecordedController(Controller):
             place = bisect.bisect_right(passes_us, now)
             if place < len(passes_us):
                 self._arm(key, passes_us[place])
+
+    def _attempt_count(self, now: Time) -> int | None:
+        return self._times.cuts.get(now)
 
     def _plan_pass(self, now: Time) -> None:
         """The passes are those of the record."""
@@ -187,7 +192,8 @@ def recorded_times(record: Record, order: Sequence[int]) -> RecordedTimes:
     submitted_us = [round((job.submit_ms + offset) * MS) for job in jobs]
     started_us = round((record.begun_ms + offset) * MS)
     killed_us = statistics.median_high([0, *last_us])
-    return RecordedTimes(passes, answers_us, killed_us, started_us, submitted_us, order, submissions)
+    cuts = {round((at_ms + offset) * MS): count for at_ms, count in record.cuts}
+    return RecordedTimes(passes, answers_us, killed_us, cuts, started_us, submitted_us, order, submissions)
 
 
 def _answers_us(attempt: Attempt) -> list[Time]:

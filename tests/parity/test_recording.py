@@ -22,6 +22,7 @@ LOG = """\
 [2026-11-28T08:02:31.287] debug:  sched/backfill: _attempt_backfill: beginning
 [2026-11-28T08:02:31.288] sched/backfill: _start_job: Started JobId=2_0(4) in main on n1
 [2026-11-28T08:02:31.289] sched/backfill: _start_job: Started JobId=2_1(2) in main on n1
+[2026-11-28T08:02:31.290] sched/backfill: _attempt_backfill: completed testing 2(2) jobs, usec=1071
 [2026-11-28T08:02:32.000] preempted JobId=1 has been killed to reclaim resources for JobId=16
 [2026-11-28T08:02:32.100] preempted JobId=2_0(4) has been requeued to reclaim resources for JobId=16
 [2026-11-28T08:02:33.500] _job_complete: JobId=2_1(2) WEXITSTATUS 0
@@ -74,6 +75,7 @@ def test_passes_and_figures_of_the_loops_are_read(tmp_path: Path) -> None:
 
     assert (record.slurm, record.begun_ms, record.hour_ms) == ("22.05.8", -1827, 150_100)
     assert (record.main_ms, record.short_ms, record.backfill_ms) == ((300,), (3407,), (1187,))
+    assert record.cuts == ((1187, 2),)
     assert record.loops == {
         "main max cycle": 66, "main total cycles": 12, "backfill total backfilled jobs": 14, "backfill max cycle": 2089,
     } | {"backfill total backfilled jobs": 12}  # fmt: skip

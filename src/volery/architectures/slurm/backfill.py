@@ -273,14 +273,18 @@ class BackfillCycle:
         self._tests: Counter[tuple[str, str]] = Counter()
         self._reservations: Counter[str] = Counter()
 
-    def run(self, jobs: Sequence[QueuedJob], completing_nodes: Callable[[], int]) -> None:
+    def run(
+        self, jobs: Sequence[QueuedJob], completing_nodes: Callable[[], int], attempt_count: int | None = None
+    ) -> None:
         """Handle jobs in their order, until a limit of the loop is reached.
 
         Args:
             jobs: Jobs that wait.
             completing_nodes: Function that returns the vector of the nodes that start no job yet: they complete one.
+            attempt_count: Count of jobs and elements after which the cycle is cut; None: it goes to the end.
         """
         self._completing_nodes = completing_nodes
+        self._attempts_left = attempt_count
         for job in jobs:
             if self._tested_count >= self._config.bf_max_job_test or self._is_over:
                 return
@@ -292,6 +296,11 @@ class BackfillCycle:
         reserved_count = 0
         # Elements that cannot start yet follow each other in the plan, none of which leaves the queue.
         while reserved_count < len(job.elements) and not self._is_over and self._counts(job) and not job.is_throttled:
+            if self._attempts_left is not None:
+                self._is_over = self._attempts_left <= 0
+                self._attempts_left -= 1
+                if self._is_over:
+                    return
             reservable = config.bf_job_part_count_reserve
             is_now_only = not reserves(config, job, self._now_s) or (
                 0 < reservable <= self._reservations[job.partition.name]

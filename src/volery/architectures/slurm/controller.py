@@ -320,9 +320,13 @@ class Controller(Component):
         run_count = self._run_count
         plan = Plan(now_s, self._config, self._table.every)
         cycle = BackfillCycle(self._config, now_s, plan, forecast, self._try, self._victims, self._site.allowed)
-        cycle.run(jobs, self._completing_nodes)
+        cycle.run(jobs, self._completing_nodes, self._attempt_count(now))
         if self._run_count > run_count:
             self._changed(now)
+
+    def _attempt_count(self, now: Time) -> int | None:
+        """The count of jobs after which a cycle is cut by bf_max_time; None: it takes no time."""
+        return None
 
     def _until_last_that_fits(self, now_s: int) -> list[QueuedJob]:
         """The queue up to the last job that fits beside what runs: what is planned for those behind starts nothing."""
