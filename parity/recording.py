@@ -38,6 +38,7 @@ ANSWERED = re.compile(rf"make_node_idle: enter {JOB}")
 MAIN_BEGIN = "Running job scheduler for full queue"
 SHORT_BEGIN = "Running job scheduler for default depth"
 BACKFILL_BEGIN = "_attempt_backfill: beginning"
+COMPUTATION = "Fair Tree fairshare algorithm"
 BACKFILL_END = re.compile(r"completed testing \d+\((?P<count>\d+)\) jobs")
 QUEUE_END = "reached end of job queue"
 LOOPS = {"Main schedule statistics": "main", "Backfilling stats": "backfill"}
@@ -167,9 +168,9 @@ def read_run(slurm: Slurm, scenario: str, seed: int, conf: tuple[str, ...], work
             )
         )  # fmt: skip
     jobs.sort(key=lambda job: (job.submission, job.index))
-    main_ms, short_ms, backfill_ms = (
+    main_ms, short_ms, backfill_ms, computations_ms = (
         tuple([_after(at_ms, zero_ms) for at_ms, text in events if words in text])
-        for words in (MAIN_BEGIN, SHORT_BEGIN, BACKFILL_BEGIN)
+        for words in (MAIN_BEGIN, SHORT_BEGIN, BACKFILL_BEGIN, COMPUTATION)
     )
     loops = _loops((slurm.folder / "sdiag.txt").read_text())
     return Record(
@@ -182,6 +183,7 @@ def read_run(slurm: Slurm, scenario: str, seed: int, conf: tuple[str, ...], work
         main_ms,
         short_ms,
         backfill_ms,
+        computations_ms,
         tuple([(_after(at_ms, zero_ms), count) for at_ms, count in _cuts(events)]),
         loops,
         tuple(workload),

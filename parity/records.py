@@ -66,6 +66,7 @@ class Record(msgspec.Struct, frozen=True):
         main_ms: Begins of the passes of the main loop over the full queue.
         short_ms: Begins of its passes to the default depth, as after the answer of a node that ended a job.
         backfill_ms: Begins of the passes of the backfill loop.
+        computations_ms: Times at which priorities were computed anew.
         cuts: Begins of the backfill passes that did not come to the end of the queue, with the count of jobs tested:
             bf_max_time is 1 s, counted in whole seconds, so that a pass over the turn of a second is cut.
         loops: Statistics of the loops of slurmctld (sdiag): counts, and times in microseconds.
@@ -82,6 +83,7 @@ class Record(msgspec.Struct, frozen=True):
     main_ms: tuple[float, ...]
     short_ms: tuple[float, ...]
     backfill_ms: tuple[float, ...]
+    computations_ms: tuple[float, ...]
     cuts: tuple[tuple[float, int], ...]
     loops: dict[str, int]
     submissions: tuple[Submission, ...]

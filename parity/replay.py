@@ -82,7 +82,7 @@ class RecordedTimes(NamedTuple):
             same for each attempt that was ended for another job.
         killed_us: Median of the latter, for an attempt that only the lab has ended.
         cuts: Counts of jobs after which backfill passes ended, by the begins of those that did not come to the end.
-        started_us: Start of the computation of priorities.
+        computations_us: Times at which priorities were computed.
         submitted_us: For each of these jobs the time of its submission.
         numbers: For each of these jobs its place in the record.
         submissions: For each of these jobs the place of its submission, and the submission.
@@ -92,7 +92,7 @@ class RecordedTimes(NamedTuple):
     answers_us: Sequence[tuple[Sequence[Time], Sequence[Sequence[Time]]]]
     killed_us: Time
     cuts: Mapping[Time, int]
-    started_us: Time
+    computations_us: Sequence[Time]
     submitted_us: Sequence[Time]
     numbers: Sequence[int]
     submissions: Sequence[tuple[int, Submission]]
@@ -128,8 +128,9 @@ class RecordedController(Controller):
             queued.throttle = self._throttles.setdefault(place, Throttle(submission.throttle))
         return [queued]
 
-    def _started_us(self) -> Time:
-        return self._times.started_us
+    def _computation_us(self, now: Time) -> Time:
+        place = bisect.bisect_right(self._times.computations_us, now)
+        return self._times.computations_us[place]
 
     def _arm_loops(self, now: Time) -> None:
         for key, passes_us in self._times.passes_us.items():
@@ -190,10 +191,13 @@ def recorded_times(record: Record, order: Sequence[int]) -> RecordedTimes:
     ]
     last_us = [times_us[-1] for _, killed in answers_us for times_us in killed]
     submitted_us = [round((job.submit_ms + offset) * MS) for job in jobs]
-    started_us = round((record.begun_ms + offset) * MS)
+    # Each minute from its start on; a computation waits for the end of a pass.
+    computations_ms = list(record.computations_ms) or [record.begun_ms]
+    computations_ms += [computations_ms[-1] + MINUTE_MS * count for count in range(1, LATER_PASSES)]
+    computations_us = [round((at_ms + offset) * MS) for at_ms in computations_ms]
     killed_us = statistics.median_high([0, *last_us])
     cuts = {round((at_ms + offset) * MS): count for at_ms, count in record.cuts}
-    return RecordedTimes(passes, answers_us, killed_us, cuts, started_us, submitted_us, order, submissions)
+    return RecordedTimes(passes, answers_us, killed_us, cuts, computations_us, submitted_us, order, submissions)
 
 
 def _answers_us(attempt: Attempt) -> list[Time]:

@@ -23,7 +23,7 @@ def record_of(submissions: Sequence[Submission]) -> Record:
     ]
     passes = tuple(range(0, 60_000, 1000))
     conf = ("SchedulerType=sched/builtin", "PartitionName=main Nodes=n[0-7] Default=YES", "SelectType=select/cons_tres")
-    return Record("fifo", 1, "22.05.8", conf, -3000, 0, passes, (), (), (), {}, tuple(submissions), tuple(jobs))
+    return Record("fifo", 1, "22.05.8", conf, -3000, 0, passes, (), (), (), (), {}, tuple(submissions), tuple(jobs))
 
 
 def starts_s(record: Record) -> list[float]:

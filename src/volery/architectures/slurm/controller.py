@@ -351,16 +351,17 @@ class Controller(Component):
         """Something has changed: plan the loops that are to see it."""
         self._has_news = True
         if self._priorities is not None and (self._queue or (self._priorities.counts_usage and self._running)):
-            started_us = self._started_us()
-            self._arm(PRIORITY, _after(now - started_us, self._priorities.period_s * SECOND) + started_us)
+            self._arm(PRIORITY, self._computation_us(now))
         if not self._queue:
             return
 
         self._arm_loops(now)
 
-    def _started_us(self) -> Time:
-        """The time from which computations of priorities are whole periods away."""
-        return self._config.started_s * SECOND
+    def _computation_us(self, now: Time) -> Time:
+        """The time of the next computation of priorities: whole periods after the start."""
+        assert self._priorities is not None, "they alone are computed"
+        started_us = self._config.started_s * SECOND
+        return _after(now - started_us, self._priorities.period_s * SECOND) + started_us
 
     def _arm_loops(self, now: Time) -> None:
         """Plan the next run of the main loop over the full queue, and of the backfill loop."""
