@@ -52,6 +52,11 @@ class RanJob(msgspec.Struct, frozen=True, array_like=True):
         """The start of the last attempt: the one that Slurm's tables keep."""
         return self.attempts[-1].start_ms
 
+    @property
+    def killed_attempts(self) -> list[Attempt]:
+        """Its runs that were ended for other jobs."""
+        return [attempt for attempt in self.attempts if not attempt.is_whole]
+
 
 class Record(msgspec.Struct, frozen=True):
     """A run of one scenario with one seed.

@@ -185,8 +185,13 @@ def recorded_times(record: Record, order: Sequence[int]) -> RecordedTimes:
     passes[END] = [round((at_ms + offset) * MS) for at_ms in record.short_ms]
     jobs = [record.jobs[place] for place in order]
     submissions = [(job.submission, record.submissions[job.submission]) for job in jobs]
+    passes_ms = _passes_ms(record)
     answers_us = [
-        (_answers_us(job.attempts[-1]), [_answers_us(attempt) for attempt in job.attempts if not attempt.is_whole])
+        (
+            _answers_us(job.attempts[-1], 0.0),
+            # A job that is ended for another ends in the lab when the pass begins.
+            [_answers_us(ended, ended.end_ms - _begin_ms(passes_ms, ended.end_ms)) for ended in job.killed_attempts],
+        )
         for job in jobs
     ]
     last_us = [times_us[-1] for _, killed in answers_us for times_us in killed]
@@ -200,8 +205,8 @@ def recorded_times(record: Record, order: Sequence[int]) -> RecordedTimes:
     return RecordedTimes(passes, answers_us, killed_us, cuts, computations_us, submitted_us, order, submissions)
 
 
-def _answers_us(attempt: Attempt) -> list[Time]:
-    return [round(at_ms * MS) for at_ms in attempt.answers_ms or (0.0,)]
+def _answers_us(attempt: Attempt, late_ms: float) -> list[Time]:
+    return [round((at_ms + late_ms) * MS) for at_ms in attempt.answers_ms or (0.0,)]
 
 
 def replay(record: Record, design: Design) -> list[LabStart]:
@@ -233,13 +238,17 @@ def run_times_us(record: Record) -> list[Time]:
     It counts from the begin of the pass that started the job, since a pass of the lab takes no time.
     """
     overhead_us = round(statistics.median(overheads_ms(record)) * MS)
-    passes_ms = sorted([*record.main_ms, *record.short_ms, *record.backfill_ms])
+    passes_ms = _passes_ms(record)
     return [
         round((job.attempts[-1].end_ms - _begin_ms(passes_ms, job.start_ms)) * MS)
         if job.attempts[-1].is_whole
         else round(meant_ms(record, job) * MS) + overhead_us
         for job in record.jobs
     ]
+
+
+def _passes_ms(record: Record) -> list[float]:
+    return sorted([*record.main_ms, *record.short_ms, *record.backfill_ms])
 
 
 def _begin_ms(passes_ms: Sequence[float], start_ms: float) -> float:
