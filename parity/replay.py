@@ -33,6 +33,8 @@ MS = 1_000
 MINUTE_US = 60_000_000
 MINUTE_MS = 60_000
 LATER_PASSES = 1800
+ANSWER_MOST_MS = 400.0
+STEP_MS = 0.003
 ROUNDS_MAX = 300
 """Each round fixes at least one release that earlier ones decide."""
 
@@ -167,6 +169,27 @@ def offset_ms(record: Record) -> int:
     return record.hour_ms % MINUTE_MS + MINUTE_MS
 
 
+def with_answers(record: Record) -> Record:
+    """The record with the times at which nodes answered, where it has none: when a job was next started there.
+
+    A pass that started no job on the nodes of a job that had ended less than ANSWER_MOST_MS before is taken to have
+    come before their answer.
+    """
+    if record.has_answers:
+        return record
+    passes_ms = _passes_ms(record)
+    starts = sorted((run.start_ms, frozenset(run.nodes)) for job in record.jobs for run in job.attempts)
+
+    def answered(run: Attempt) -> Attempt:
+        later = (start_ms for start_ms, nodes in starts if start_ms > run.end_ms and not nodes.isdisjoint(run.nodes))
+        start_ms = next(later, run.end_ms + ANSWER_MOST_MS)
+        answer_ms = min(ANSWER_MOST_MS, _begin_ms(passes_ms, start_ms) - run.end_ms - STEP_MS)
+        return msgspec.structs.replace(run, answers_ms=(max(0.0, answer_ms),))
+
+    jobs = [msgspec.structs.replace(job, attempts=tuple(map(answered, job.attempts))) for job in record.jobs]
+    return msgspec.structs.replace(record, jobs=tuple(jobs))
+
+
 def recorded_times(record: Record, order: Sequence[int]) -> RecordedTimes:
     """The recorded times for the jobs of the lab.
 
@@ -218,6 +241,7 @@ def replay(record: Record, design: Design) -> list[LabStart]:
     Raises:
         InputError: if the releases do not settle.
     """
+    record = with_answers(record)
     # The recorded ends are a good first guess; what the rounds settle on does not depend on it.
     offset_us = offset_ms(record) * MS
     ends_us = [round(job.attempts[-1].end_ms * MS) + offset_us for job in record.jobs]

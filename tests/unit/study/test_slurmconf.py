@@ -13,6 +13,7 @@ from volery.study.plan import complete_parameters
 from volery.study.slurmconf import read_conf
 from volery.study.spec import parse_architecture
 
+SLURM_DEFAULTS = {"SelectType": "select/linear", "AccountingStorageEnforce": "none"}
 SITE = """\
 # a site
 ClusterName=tiny
@@ -46,6 +47,7 @@ def test_parameters_are_those_of_the_file_and_of_slurm_where_it_names_none(tmp_p
     """A machine that is down is none; numbers are places among the others."""
     parameters = read_conf(conf(tmp_path)).parameters
     assert parameters == {
+        "AccountingStorageEnforce": "none",
         "cred_expire": "60",
         "bf_interval": "2",
         "bf_continue": "true",
@@ -61,7 +63,7 @@ def test_parameters_are_those_of_the_file_and_of_slurm_where_it_names_none(tmp_p
         "PartitionName": "low/Nodes:0-1_3-4/MaxTime:1:00:00/Default:YES+high/Nodes:0-1/MaxTime:1:00:00/PriorityTier:10",
     }
     architectures.configure(architectures.lookup("slurm"), parameters)
-    assert read_conf(conf(tmp_path, "ClusterName=x\nNodeName=n\n")).parameters == {"SelectType": "select/linear"}
+    assert read_conf(conf(tmp_path, "ClusterName=x\nNodeName=n\n")).parameters == SLURM_DEFAULTS
 
 
 def test_each_line_is_accounted_for(tmp_path: Path) -> None:
@@ -127,7 +129,7 @@ def test_a_given_parameter_goes_before_the_file_which_may_then_have_anything(tmp
     path = conf(tmp_path, "NodeName=n[0-3]\nPreemptMode=SUSPEND,GANG\nSchedulerParameters=bf_interval=7\n")
     choice = parse_architecture(f"slurm:conf={path},PreemptMode=REQUEUE,bf_interval=9", "ARCH")
     parameters = complete_parameters(choice, Setting(trace="syn:1x1", workers=4))
-    assert parameters == {"SelectType": "select/linear", "PreemptMode": "REQUEUE", "bf_interval": "9"}
+    assert parameters == {**SLURM_DEFAULTS, "PreemptMode": "REQUEUE", "bf_interval": "9"}
 
 
 def test_the_content_of_the_file_decides_and_not_its_name(tmp_path: Path) -> None:

@@ -4,13 +4,12 @@ Yoo, Jette, Grondona, JSSPP 2003; slurm.conf(5), the guides of the scheduler, an
 
 Roles    Controller (one, slurmctld), Node (one per machine, slurmd).
 Flow     Submit > (main loop, backfill loop) > Launch per task > Completed per task > JobDone.
-Deviates A job is a gang, or an array with an element per task, or one task; its nodes are free when its last task has
-         ended. Times are whole seconds, limits whole minutes; a job without a limit is planned by its estimate. Passes
-         of the loops take no time and are never interrupted, and a loop runs only when something has changed: the main
-         loop at half seconds, the backfill loop at whole ones. All resources are consumed, memory too. A requeued job
-         is eligible after cred_expire. PreemptMode=CANCEL gives up the tasks. Not modelled: SUSPEND and gang
-         scheduling, GraceTime, features, licenses, topology, limits of associations and QOS, CompleteWait,
-         federations, heterogeneous jobs.
+Deviates A job is a gang, or an array with an element per task, or one task. Times are whole seconds, limits whole
+         minutes; a job without a limit is planned by its estimate. Passes of the loops take no time and are never
+         interrupted, and a loop runs only when something has changed: the main loop at half seconds, the backfill loop
+         at whole ones. All resources are consumed, memory too. A requeued job is eligible after cred_expire.
+         PreemptMode=CANCEL gives up the tasks. Not modelled: SUSPEND and gang scheduling, GraceTime, features,
+         licenses, topology, limits of associations and QOS, CompleteWait, federations, heterogeneous jobs.
 """
 
 from __future__ import annotations

@@ -13,14 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from volery.architectures.slurm.backfill import BackfillCycle, EndForecast, Plan, reserves
-from volery.architectures.slurm.jobs import (
-    Element,
-    PendingQueue,
-    QueuedJob,
-    SlurmPartition,
-    StartedJob,
-    Throttle,
-)
+from volery.architectures.slurm.jobs import Element, PendingQueue, QueuedJob, SlurmPartition, StartedJob, Throttle
 from volery.architectures.slurm.nodes import JobNeed, NodeFacts, Nodes, NodeShare
 from volery.architectures.slurm.parameters import SlurmConfig
 from volery.architectures.slurm.preemption import CANCEL, PreemptionRules, victims
