@@ -9,7 +9,7 @@ TESTERS ?= 3
 # Without compiled files, each process that a test starts compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-newest test-oldest lock static coverage lint types imports unit conformance bench bench-parts bench-serving bench-dashboard bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce papers parity docs clean
+.PHONY: demo check test test-newest test-oldest lock static coverage lint types imports unit conformance bench bench-parts bench-table bench-serving bench-dashboard bench-matching bench-calibration bench-calibration-nats bench-prototypes bench-live bench-pipeline bench-browse storm chaos starts chaos-ci figure screenshot reproduce papers parity docs clean
 
 # requirements/ holds the versions of all that is installed, with hashes. `locked` is what everybody gets; `newest` and
 # `oldest` are what pyproject.toml permits, for `make test-newest` and `make test-oldest`.
@@ -106,6 +106,9 @@ bench: $(VENV)/.installed  ## speed and memory as JSON, in CPU seconds
 
 bench-parts: $(VENV)/.installed  ## CPU seconds of a summary, a comparison, the help and the reading of traces, as JSON
 	$(BIN)/python -m benchmarks.parts
+
+bench-table: $(VENV)/.installed  ## CPU seconds and peak memory of reading a million rows of `sacct -P`, as JSON; two minutes
+	$(BIN)/python -m benchmarks.table
 
 bench-matching: $(VENV)/.installed  ## the cost of matching against workers and constraints, as JSON, in CPU seconds; 20 seconds
 	$(BIN)/python benchmarks/matching.py

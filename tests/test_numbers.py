@@ -17,11 +17,12 @@ import msgspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from tests.comparison import compare
 
 from experiments.experiment import FINDINGS, read_toml
 from experiments.findings import Findings
 from volery.core.stages import STAGES
-from volery.study import compare, read_study, run_study
+from volery.study import read_study, run_study
 
 ROOT = Path(__file__).parents[1]
 README, PAGES, WATCH = "README.md", "docs/README.md", "docs/how-to/watch-a-federation.md"

@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.comparison import compare
 from tests.examples.installed import install
 
 from volery.statistics import HIGHER, LOWER
-from volery.study import compare
 
 STUDIES, SEEDS, LEAST = 100, 3, 93
 TRACE = "poisson:load=0.7,workers=20,fanout=4,mean=1,jobs=60"

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Required, Union, Unpack, get_args, get_origin
 import msgspec
 import pytest
 import typer
+from tests.comparison import compare
 
 from volery.cli.main import app
 from volery.core.errors import InputError
 from volery.setting import DECLARED, Setting, SettingFields, StudyOptions, option_of
-from volery.study import compare, compare_spec, study_from_tables
+from volery.study import compare_spec, study_from_tables
 from volery.study.file import TABLES
 
 FIELDS = msgspec.structs.fields(Setting)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import msgspec
 
-from volery.conformance.cases import Case, all_cases, flow_cases, gang_cases, mixed_cases, rigid_cases
+from volery.conformance.cases import (
+    GANG_MACHINES,
+    MACHINES,
+    Case,
+    all_cases,
+    flow_cases,
+    gang_cases,
+    mixed_cases,
+    rigid_cases,
+)
 from volery.conformance.outcomes import demand_capacity, demand_parents_first, demand_sound
 from volery.conformance.verdict import Echo, Interceptor, check, demand, run
 from volery.core.capabilities import GangPlacement
 from volery.core.component import Architecture, Component
+from volery.core.errors import InputError
 from volery.core.events import Cancel, Event, JobDone, MoreTasks, Submit, TaskFinished
 from volery.core.features import GANGS, used_features
-from volery.core.model import NEVER, SUBMITTER, Address, JobId, Message, Time
+from volery.core.model import NEVER, REQUIRES_RACK, SUBMITTER, Address, Cluster, JobId, Message, Time
 from volery.core.port import Port
 from volery.core.records import Records
 from volery.core.streams import Streams
@@ -195,7 +205,12 @@ def check_gangs_start_whole(architecture: Architecture) -> None:
     Concerns designs that start gangs whole, which declare the feature and the capability; also with ties in another
     order, jitter, and repeated submissions.
     """
-    deployment = architecture.build(gang_cases()[0].cluster, architecture.defaults, Streams(0))
+    machines = GANG_MACHINES
+    try:
+        deployment = architecture.build(Cluster.uniform(machines), architecture.defaults, Streams(0))
+    except InputError:  # a design that needs more machines gets as many as in other cases
+        machines = MACHINES
+        deployment = architecture.build(Cluster.uniform(machines), architecture.defaults, Streams(0))
     placement = deployment.capability(GangPlacement)
     is_declared = GANGS in used_features(architecture, architecture.defaults)
     demand(is_declared == (placement is not None), "the feature gangs and the capability GangPlacement disagree")
@@ -203,7 +218,13 @@ def check_gangs_start_whole(architecture: Architecture) -> None:
         return
 
     for seed in range(SEEDS):
-        cases = rigid_cases(seed, has_shapes=placement.shapes, has_amounts=architecture.vectors)
+        cases = rigid_cases(
+            seed,
+            has_shapes=placement.shapes,
+            has_amounts=architecture.vectors,
+            has_racks=placement.racks,
+            machines=machines,
+        )
         # The first case has members with different constraints, which such a design may take for too much.
         for case in cases if placement.unlike_members else cases[1:]:
             records = run(architecture, case, seed=seed, options=Options(check=True))
@@ -228,3 +249,7 @@ def _demand_together(case: Case, records: Records) -> None:
             continue
         starts = set(records.start_us[first[job] : first[job + 1]]) - {NEVER}
         demand(len(starts) <= 1, f"the tasks of gang {job} started at {len(starts)} different times")
+        gang = case.trace.gang_of(job)
+        if gang is not None and gang.rack == REQUIRES_RACK:
+            racks = {case.cluster.racks[machine] for machine in records.worker[first[job] : first[job + 1]]}
+            demand(len(racks) == 1, f"gang {job} requires one rack, and its tasks ran in {len(racks)}")

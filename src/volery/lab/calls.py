@@ -11,14 +11,14 @@ from volery.core.component import Architecture
 from volery.core.errors import InputError
 from volery.lab.comparison import Comparison, Simulation
 from volery.lab.design import Definitions, Design, chosen_designs
-from volery.lab.errors import CALLS, arguments_named, check_files, check_known, check_type
-from volery.lab.inputs import ClusterSource, TraceSource
+from volery.lab.errors import CALLS, arguments_named, check_files, check_known, check_type, plain
+from volery.lab.inputs import TRACE_FIELDS, ClusterSource, TraceSource
 from volery.lab.inputs import trace as trace_source
-from volery.lab.owntable import is_arrow
+from volery.lab.owntable import is_arrow, kept_tables
 from volery.lab.progress import LiveProgress
 from volery.setting import SettingFields, SettingOptions
 from volery.study import PlannedRun, RunOutcome, compare_spec, load_results, run_study
-from volery.study.runner import builtin, run_alone
+from volery.study.runner import run_alone
 
 COMPARE: Final = "volery.compare in Python"
 """The command that manifests name."""
@@ -96,29 +96,31 @@ def compare(
     """
     check_known(options, [*SettingFields.__annotations__, *ComparisonOptions.__annotations__])
     setting: dict[str, Any] = dict(options)
-    limits = {name: setting.pop(name, None) for name in ("seeds_max", "budget_s")}
-    force, progress = setting.pop("force", False), setting.pop("progress", True)
+    limits = {name: plain(setting.pop(name, None)) for name in ("seeds_max", "budget_s")}
+    force = check_type("force", setting.pop("force", False), bool, "True or False")
+    progress = check_type("progress", setting.pop("progress", True), bool, "True or False")
 
-    _check_call(axes, baseline, folder, processes)
-    check_type("force", force, bool, "True or False")
+    check_type("baseline", baseline, str, "the name of a design")
+    results_folder = _folder(folder) if folder is not None else None
+    processes = check_type("processes", processes, int, "a number >= 1")
     labels, definitions = chosen_designs(designs, "designs")
-    setting = _setting(setting, trace, workers, cluster, axes or {})
-    named = setting | {"designs": labels, "folder": folder}
+    axes = _axes(axes or {}, setting)
+    setting = _setting(setting, trace, workers, cluster, axes)
+    named = setting | {"designs": labels, "folder": results_folder} | {f"axes.{name}": axes[name] for name in axes}
 
-    with _call(named, definitions), _Watch(silent=not progress) as watcher:
-        study = compare_spec(labels, setting, seeds, _place, baseline=baseline, axes=axes, **limits)
+    with (
+        _call(named, definitions),
+        kept_tables(results_folder, setting, axes, named),
+        _Watch(silent=not progress) as watcher,
+    ):
+        study = compare_spec(labels, setting, plain(seeds), _place, baseline=baseline, axes=axes, **limits)
         results = run_study(
-            study,
-            folder=None if folder is None else Path(folder),
-            processes=processes,
-            force=force,
-            watcher=watcher,
-            command=COMPARE,
+            study, folder=results_folder, processes=processes, force=force, watcher=watcher, command=COMPARE
         )
 
     if results.interrupted:
         raise KeyboardInterrupt
-    return Comparison(results, watcher.columns, definitions)
+    return Comparison(results, watcher.columns, definitions, is_silent=not progress)
 
 
 def simulate(
@@ -143,8 +145,8 @@ def simulate(
     """
     check_known(options, [*SettingFields.__annotations__, *RunOptions.__annotations__])
     setting: dict[str, Any] = dict(options)
-    progress = setting.pop("progress", True)
-    check_type("seed", seed, int, "a whole number")
+    progress = check_type("progress", setting.pop("progress", True), bool, "True or False")
+    seed = check_type("seed", seed, int, "a whole number")
     labels, definitions = chosen_designs([design], "design")
     setting = _setting(setting, trace, workers, cluster, {})
 
@@ -163,10 +165,14 @@ def load(folder: str | Path, baseline: str = "") -> Comparison:
     Raises:
         InputError: it is no results folder, a file of it is damaged, or it has no such design.
     """
-    check_type("folder", folder, (str, Path), "the name of a folder")
+    results_folder = _folder(folder)
     check_type("baseline", baseline, str, "the name of a design")
-    with _call({"folder": folder}, Definitions()):
-        return Comparison(load_results(Path(folder), baseline), {}, Definitions())
+    with _call({"folder": results_folder}, Definitions()):
+        return Comparison(load_results(results_folder, baseline), {}, Definitions())
+
+
+def _folder(folder: object) -> Path:
+    return Path(check_type("folder", folder, (str, Path), "the name of a folder")).absolute()
 
 
 def _place(field: str) -> str:
@@ -184,16 +190,49 @@ def _call(arguments: Mapping[str, Any], definitions: Definitions) -> Iterator[No
         yield
 
 
-def _check_call(axes: object, baseline: object, folder: object, processes: object) -> None:
-    """Refuse arguments of another type, of those that no study has.
+def _axes(given: object, setting: Mapping[str, Any]) -> dict[str, Any]:
+    """The axes with plain values, of traces the files and specs.
 
     Raises:
-        InputError: naming the first.
+        InputError: an axis has no name, a file is missing, or a trace stands for more than a file.
     """
-    check_type("axes", {} if axes is None else axes, Mapping, "a table of lists, as {'load': [0.5, 0.9]}")
-    check_type("baseline", baseline, str, "the name of a design")
-    check_type("folder", "" if folder is None else folder, (str, Path), "the name of a folder")
-    check_type("processes", processes, int, "a number >= 1")
+    axes: dict[Any, Any] = check_type("axes", given, Mapping, "a table of lists, as {'load': [0.5, 0.9]}")
+    for name in axes:
+        check_type("axes", name, str, "names of fields, or of parameters as 'pigeon.weight'")
+    axes = {name: plain(values) for name, values in axes.items()}
+
+    for name, values in axes.items():
+        for number, value in enumerate(values if isinstance(values, list) else ()):
+            place = f"axes.{name}[{number}]"
+            if name == "trace":
+                fields = _of_trace(value, place, setting)
+                if len(fields) > 1:
+                    others = ", ".join(fields.keys() - {"trace"})
+                    raise InputError(place, f"states {others}, too; read it without, and give that to the call")
+                values[number] = value = fields["trace"]
+            check_files({name: value}, **{name: place})
+    return axes
+
+
+def _of_trace(trace: object, place: str, setting: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a setting that a trace stands for.
+
+    Args:
+        setting: fields of the call; a table in memory is read as they say.
+
+    Raises:
+        InputError: at the place; it is no trace.
+    """
+    if is_arrow(trace):
+        try:
+            reading: Any = {name: setting[name] for name in setting if name in TRACE_FIELDS}
+            return {"trace": trace_source(trace, **reading).setting["trace"]}
+        except InputError as error:
+            raise InputError(error.place.replace("source", place, 1), error.problem) from None
+    if isinstance(trace, TraceSource):
+        return trace.setting
+    check_type(place, trace, (str, Path), "a file, a spec, a table or the result of volery.trace")
+    return {"trace": trace}
 
 
 def _setting(
@@ -208,21 +247,14 @@ def _setting(
     Raises:
         InputError: an argument is given twice, is missing, or names no file.
     """
-    if not isinstance(trace, (TraceSource, str, Path, type(None))):
-        if not is_arrow(trace):
-            raise InputError("trace", f"expected a file, a spec, a table or the result of volery.trace, not {trace!r}")
-        try:
-            trace = trace_source(trace)
-        except InputError as error:
-            raise InputError(error.place.replace("source", "trace", 1), error.problem) from None
     check_type("cluster", cluster, (ClusterSource, type(None)), "the result of volery.cluster")
 
-    setting = {name: value for name, value in fields.items() if value is not None}
+    setting = {name: plain(value) for name, value in fields.items() if value is not None}
     givers = dict.fromkeys(setting, "the call itself") | dict.fromkeys(axes, "axes")
     parts: list[tuple[str, Mapping[str, Any]]] = [
-        ("trace", trace.setting if isinstance(trace, TraceSource) else {"trace": trace}),
+        ("trace", _of_trace(trace, "trace", fields) if trace is not None else {}),
         ("cluster", cluster.setting if cluster is not None else {}),
-        ("workers", {"workers": workers}),
+        ("workers", {"workers": plain(workers)}),
     ]
     for argument, part in parts:
         for name, value in part.items():
@@ -236,4 +268,4 @@ def _setting(
         if name not in setting and name not in axes:
             raise InputError(name, f"is missing; give {example}")
     check_files(setting)
-    return {name: builtin(value) for name, value in setting.items()}
+    return setting

@@ -35,6 +35,8 @@ from volery.study.results import labels_of, table_of, with_nulls
 from volery.study.runner import again
 
 Choice = TypeVar("Choice")
+Columns = Mapping[str, Mapping[str, Any]]
+"""Columns of jobs of a run by its key."""
 CHANCES: Final = {"seeds": "differences", "jobs": "on_days_like_this"}
 """Chance of a comparison -> the list of the results that has it."""
 DIFFERENCE_TEXTS: Final = frozenset({"chance", "a", "b", "jobs", "quantity", "unit", "method", "verdict"})
@@ -49,10 +51,13 @@ class Comparison(Shown):
         digests: (label, seed) of each finished run -> SHA-256 of what happened to its tasks.
     """
 
-    def __init__(self, results: Results, columns: Mapping[str, Mapping[str, Any]], definitions: Definitions) -> None:
+    def __init__(
+        self, results: Results, columns: Columns, definitions: Definitions, *, is_silent: bool = False
+    ) -> None:
         self._results = results
         self._columns = columns
         self._definitions = definitions
+        self._is_silent = is_silent
         self._tables: dict[str, pa.Table] = {}
         self.folder = results.folder
         self.digests = {(run.label, run.seed): run.digest for run in results.runs}
@@ -136,12 +141,17 @@ class Comparison(Shown):
         study, keys = self._results.study, self._results.keys
         with self._definitions.handed_over():
             runs = in_table_order(outline(study, recorded_parameters), study)
-        labelled_runs = ((run, keys.get((run.spec.label, run.spec.seed))) for run in runs)
-        return [msgspec.structs.replace(run, key=key) for run, key in labelled_runs if key is not None]
+        # Whether gangs were read as tasks depends on all designs, and this session may not know some of them.
+        readings = {(run.label, run.seed): {"are_gangs_tasks": run.are_gangs_tasks} for run in self._results.runs}
+        return [
+            msgspec.structs.replace(run, key=keys[place], spec=msgspec.structs.replace(run.spec, **readings[place]))
+            for run in runs
+            if (place := (run.spec.label, run.spec.seed)) in keys
+        ]
 
     def _run_tasks(self) -> Iterator[pa.Table]:
         labels = labels_of(self._results.study)
-        with CALLS, self._definitions.handed_over(), LiveProgress(silent=False) as watcher:
+        with CALLS, self._definitions.handed_over(), LiveProgress(self._is_silent) as watcher:
             for run in self._finished_runs():
                 execution = again(run, watcher)
                 if execution.outcome.summary.digest != self.digests[run.spec.label, run.spec.seed]:
@@ -216,7 +226,7 @@ class Simulation(Comparison):
     def __init__(
         self,
         results: Results,
-        columns: Mapping[str, Mapping[str, Any]],
+        columns: Columns,
         definitions: Definitions,
         records: Records,
         cluster: Cluster,

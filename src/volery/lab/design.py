@@ -19,6 +19,7 @@ from volery.core.errors import InputError
 from volery.core.stages import Stage
 from volery.lab.errors import arguments_named, check_type
 from volery.lab.shown import Shown
+from volery.study.definitions import one_call
 from volery.study.spec import parse_architecture, written
 
 Policies = Mapping[Stage, Mapping[str, type[policies.Policy]]]
@@ -38,7 +39,8 @@ class Definitions(msgspec.Struct, frozen=True):
         designs = architectures.SESSION.set(self.designs)
         session_policies = policies.SESSION.set(self.policies)
         try:
-            yield
+            with one_call():
+                yield
         finally:
             architectures.SESSION.reset(designs)
             policies.SESSION.reset(session_policies)
@@ -117,8 +119,7 @@ def architecture(design: str | Architecture, **parameters: object) -> Design:
             session_policies[_stage_of(name, kind, text)] = {text: kind}
             text += "" if isinstance(value, type) else _settings_of(value)
         else:
-            check_type(name, value, (str, int, float, bool), "a text, a number, or a policy of a stage")
-            text = written(value)
+            text = written(check_type(name, value, (str, int, float, bool), "a text, a number, or a policy of a stage"))
         if "," in text or not text:
             raise InputError(name, f"{text!r} is empty or holds a comma, which separates parameters; give one value")
         texts.append(f"{name}={text}")
@@ -126,7 +127,7 @@ def architecture(design: str | Architecture, **parameters: object) -> Design:
     joint = "," if ":" in label else ":"
     definitions = Definitions(designs, session_policies)
     try:
-        with arguments_named({"design": design}):
+        with arguments_named({"design": label}):
             return Design(label + (joint + ",".join(texts) if texts else ""), definitions)
     except InputError as error:
         parameter = error.place.rpartition(":")[2]

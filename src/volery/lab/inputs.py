@@ -12,7 +12,7 @@ from rich.console import RenderableType
 
 from volery.core.errors import InputError
 from volery.core.model import NEVER, SECOND
-from volery.lab.errors import CALLS, arguments_named, check_files, check_known, check_type
+from volery.lab.errors import CALLS, arguments_named, check_files, check_known, check_type, plain
 from volery.lab.owntable import is_arrow, table_file
 from volery.lab.shown import Shown, facts
 from volery.look.text import duration
@@ -158,7 +158,8 @@ def trace(
     Raises:
         InputError: the file, the spec, the table or another argument is wrong.
     """
-    values = _known({"seed": seed}, reading, TRACE_FIELDS, "a trace")
+    seed = check_type("seed", seed, int, "a whole number")
+    values = _known(reading, TRACE_FIELDS, "a trace")
     if not is_arrow(source):
         check_type("source", source, (str, Path), "a file, a spec or a table")
         if into is not None:
@@ -169,9 +170,10 @@ def trace(
 
     check_type("into", into, (str, Path, type(None)), "the name of a file")
     with arguments_named({"into": into}):
-        file = str(table_file(source, None if into is None else Path(into)).absolute())
+        file = str(table_file(source, None if into is None else Path(into).absolute()))
     try:
-        return _trace_of({"trace": file} | values, seed)
+        with arguments_named(values):
+            return _trace_of({"trace": file} | values, seed)
     except InputError as error:
         row = error.place.removeprefix(f"{file}:")
         place = "source" + (f", row {int(row) - 1}" if row.isdigit() else "")
@@ -195,28 +197,24 @@ def cluster(workers: int, *, seed: int = 0, **machines: Unpack[SettingOptions]) 
     Raises:
         InputError: an argument is wrong.
     """
-    values = _known({"seed": seed}, machines, CLUSTER_FIELDS, "a cluster")
-    setting = {"workers": workers} | values
+    seed = check_type("seed", seed, int, "a whole number")
+    setting = {"workers": plain(workers)} | _known(machines, CLUSTER_FIELDS, "a cluster")
     with arguments_named(setting):
         return ClusterSource(setting, _inputs(setting | {"trace": SMALLEST_TRACE}, seed))
 
 
-def _known(
-    numbers: Mapping[str, object], fields: Mapping[str, Any], known_fields: set[str], thing: str
-) -> dict[str, Any]:
+def _known(fields: Mapping[str, Any], known_fields: set[str], thing: str) -> dict[str, Any]:
     """The fields that are given, once each is one of the thing.
 
     Raises:
         InputError: naming the first that is not.
     """
-    for name, number in numbers.items():
-        check_type(name, number, int, "a whole number")
     for name in fields:
         if name in SettingOptions.__annotations__ and name not in known_fields:
             raise InputError(name, f"belongs to the run, not to {thing}; give it to compare or simulate")
     check_known(fields, known_fields)
     check_files(fields)
-    return {name: value for name, value in fields.items() if value is not None}
+    return {name: plain(value) for name, value in fields.items() if value is not None}
 
 
 def _inputs(setting: Mapping[str, Any], seed: int) -> Inputs:

@@ -6,6 +6,8 @@ import atexit
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +18,7 @@ import pyarrow.compute as pc
 import volery
 from volery.core.errors import InputError, suggestion
 from volery.core.model import SECOND
+from volery.study.results import replacing
 from volery.workload.table import SCHEMA, VERSION, TableManifest, is_table, table_output
 
 STREAM: Final = "__arrow_c_stream__"
@@ -25,6 +28,8 @@ IN_SECONDS: Final = {field.name.removesuffix("us") + "s": field.name for field i
 KNOWN: Final = [*(field.name for field in SCHEMA if field.name not in OF_READERS), *IN_SECONDS]
 RUNTIMES: Final = frozenset({"runtime_us", "end_us"})
 SOURCE: Final = "a table in memory"
+INPUTS: Final = "inputs"
+"""Folder of such tables in a folder of results."""
 
 
 def is_arrow(source: object) -> bool:
@@ -66,6 +71,45 @@ def _folder() -> Path:
     return Path(folder)
 
 
+@contextmanager
+def kept_tables(folder: Path | None, *fields: dict[str, Any]) -> Iterator[None]:
+    """Keep tables in memory beside the results that they lead to, under names that the same tables always have.
+
+    Args:
+        folder: folder of results; None: the tables stay where they are.
+        fields: values by field, or lists of them; a trace among them becomes that of the folder.
+
+    Raises:
+        InputError: a table cannot be written. After any error of the study, tables that are new vanish again.
+    """
+    new_files: list[Path] = []
+
+    def kept(trace: Any) -> Any:
+        file = Path(str(trace))
+        if folder is None or file.parent != _folder():
+            return trace
+        kept_file = folder / INPUTS / file.name
+        if not kept_file.exists():
+            with replacing(kept_file) as unfinished:
+                kept_file.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, unfinished)
+            new_files.append(kept_file)
+        return str(kept_file)
+
+    try:
+        for values in fields:
+            for name in {"trace", "axes.trace"} & values.keys():
+                trace = values[name]
+                values[name] = [kept(part) for part in trace] if isinstance(trace, list) else kept(trace)
+        yield
+    except InputError:
+        for file in new_files:
+            file.unlink(missing_ok=True)
+            with suppress(OSError):
+                file.parent.rmdir()
+        raise
+
+
 def _digest(rows: pa.Table) -> str:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:
@@ -104,6 +148,7 @@ def _in_schema(table: pa.Table) -> pa.Table:
     if not RUNTIMES & given.keys():
         raise InputError("source", "has no column 'runtime_s' (or runtime_us; or start_s and end_s)")
 
+    _check_submissions(given)
     count = table.num_rows
     numbers = pa.array([str(number) for number in range(count)], pa.string())
     defaults = {"job": numbers, "task": numbers, "instances": pa.repeat(pa.scalar(1, pa.int64()), count)}
@@ -113,6 +158,30 @@ def _in_schema(table: pa.Table) -> pa.Table:
         for field in SCHEMA
     ]
     return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def _check_submissions(columns: Mapping[str, Any]) -> None:
+    """Refuse a submission before the time 0, and two of one job.
+
+    Raises:
+        InputError: naming the first row.
+    """
+    for target in {"submit_us", "task_submit_us"} & columns.keys():
+        if (row := pc.index(pc.less(columns[target], 0), True).as_py()) >= 0:
+            place, seconds = f"source, row {row}", columns[target][row].as_py() / SECOND
+            raise InputError(
+                place,
+                f"{target.removesuffix('us')}s is {seconds:g}; subtract the earliest time from all",
+            )
+
+    if not {"job", "submit_us"} <= columns.keys():
+        return
+    first: dict[Any, int] = {}
+    for row, job_and_time in enumerate(zip(*(columns[name].to_pylist() for name in ("job", "submit_us")), strict=True)):
+        job, submit_us = job_and_time
+        if submit_us is not None and first.setdefault(job, submit_us) != submit_us:
+            problem = f"job {job!r} has another submit_s than in its rows before; give its tasks' own as task_submit_s"
+            raise InputError(f"source, row {row}", problem)
 
 
 def _cast(column: Any, name: str, kind: pa.DataType) -> Any:

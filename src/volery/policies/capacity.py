@@ -1,10 +1,11 @@
 """An index of free capacity: the machines of a partition that have enough of every resource, without a look at each.
 
-Per resource there is a ladder of thresholds, four to an octave, and per threshold one bit vector of the machines that
-have at least so much free. The AND of the vectors of the next thresholds at or above a request's amounts, and of the
-vector of its constraints, holds machines that fit for sure. Where that is empty, the vectors of the next thresholds
-below leave a few candidates, which are looked at exactly. A change of what is free flips the bits of the thresholds
-between the old amount and the new one: a machine that fills up crosses each once.
+Per resource there is a ladder of thresholds, four to an octave and at its top the amount of the largest machine, and
+per threshold one bit vector of the machines that have at least so much free. The AND of the vectors of the next
+thresholds at or above a request's amounts, and of the vector of its constraints, holds machines that fit for sure.
+Where that is empty, the vectors of the next thresholds below leave a few candidates, which are looked at exactly. A
+change of what is free flips the bits of the thresholds between the old amount and the new one: a machine that fills up
+crosses each once.
 """
 
 from __future__ import annotations
@@ -60,32 +61,40 @@ class Ladders(dict[Amounts, Need]):
 
     Attributes:
         largest: Amount of each resource that the largest machine has.
-        rungs: Thresholds of each resource.
+        step_counts: Thresholds of each resource at four to an octave.
+        rungs: All thresholds of each resource: these, and the amount of the largest machine.
     """
 
     def __init__(self, capacities: Sequence[Amounts], packing: Packing | None = None) -> None:
         super().__init__()
         self.largest = [max(column) for column in zip(*capacities, strict=True)]
         self.packing = Packing(len(self.largest)) if packing is None else packing
-        self.rungs = [ladder(largest) for largest in self.largest]
+        self._steps = [ladder(largest) for largest in self.largest]
+        self.step_counts = [len(steps) for steps in self._steps]
+        self.rungs = [sorted({*steps, largest} - {0}) for steps, largest in zip(self._steps, self.largest, strict=True)]
 
     def __missing__(self, request: Amounts) -> Need:
         amounts = [(k, amount) for k, amount in enumerate(request or SLOT) if amount]
-        rungs_above = tuple([(k, bisect_left(self.rungs[k], amount)) for k, amount in amounts])
-        rungs_below = tuple([(k, bisect_right(self.rungs[k], amount) - 1) for k, amount in amounts])
-        is_possible = all(rung < len(self.rungs[k]) for k, rung in rungs_above)
+
+        rungs_above = tuple([(k, bisect_left(self._heeded(k, amount), amount)) for k, amount in amounts])
+        rungs_below = tuple([(k, bisect_right(self._heeded(k, amount), amount) - 1) for k, amount in amounts])
+        is_possible = all(amount <= max(self._heeded(k, amount), default=0) for k, amount in amounts)
         tightest_resource = max(amounts, key=lambda pair: pair[1] / (self.largest[pair[0]] or 1), default=(0, 0))[0]
 
         need = Need(
             self.packing[request],
             rungs_above if is_possible else None,
-            tuple([(k, min(rung, len(self.rungs[k]) - 1)) for k, rung in rungs_below if self.rungs[k]]),
+            tuple([(k, rung) for k, rung in rungs_below if self.rungs[k]]),
             rungs_above == rungs_below,
             (tightest_resource, dict(rungs_above).get(tightest_resource, 0)),
         )
         if len(self) < NEEDS_MAX:
             self[request] = need
         return need
+
+    def _heeded(self, resource: int, amount: int) -> list[int]:
+        """The thresholds for an amount: for less than all of the largest machine, those of the last step are equals."""
+        return self.rungs[resource] if amount == self.largest[resource] else self._steps[resource]
 
 
 class CapacityIndex:
@@ -98,7 +107,7 @@ class CapacityIndex:
         free: Free amounts at each position, packed; change it through `put` alone.
     """
 
-    __slots__ = ("_columns", "_guards", "_topped", "_vectors", "free")
+    __slots__ = ("_columns", "_guards", "_step_counts", "_vectors", "free")
 
     def __init__(self, capacities: Sequence[Amounts], ladders: Ladders) -> None:
         self._guards = ladders.packing.guards
@@ -108,14 +117,12 @@ class CapacityIndex:
         table = np.array(capacities, dtype=np.int64)
         self._vectors = [_at_least(table[:, k], rungs) for k, rungs in enumerate(ladders.rungs)]
         self._columns = _columns(ladders.rungs, self._vectors)
-        self._topped = [
-            bool(rungs) and rungs[-1] == largest for rungs, largest in zip(ladders.rungs, ladders.largest, strict=True)
-        ]
+        self._step_counts = ladders.step_counts
 
     def copy(self) -> CapacityIndex:
         """Another index that begins with the same state; the integers are shared."""
         twin = CapacityIndex.__new__(CapacityIndex)
-        twin._guards, twin._topped = self._guards, self._topped
+        twin._guards, twin._step_counts = self._guards, self._step_counts
         twin.free = list(self.free)
         twin._vectors = [list(vectors) for vectors in self._vectors]
         twin._columns = _columns([rungs for _, rungs, _ in self._columns], twin._vectors)
@@ -182,7 +189,7 @@ class CapacityIndex:
             else:
                 low = middle + 1
         if low == len(vectors):
-            return candidates, self._topped[resource]
+            return candidates, True
         return candidates & ~vectors[low], rungs[low] - (rungs[low - 1] if low else 0) == 1
 
     def most(self, resource: int, candidates: int) -> tuple[int, bool]:
@@ -198,8 +205,7 @@ class CapacityIndex:
                 high = middle - 1
         if low < 0:
             return candidates, True
-        are_equal = rungs[low + 1] - rungs[low] == 1 if low + 1 < len(rungs) else self._topped[resource]
-        return candidates & vectors[low], are_equal
+        return candidates & vectors[low], low + 1 == len(rungs) or rungs[low + 1] - rungs[low] == 1
 
     def pick(self, need: Need, candidates: int, choice: Choice, start: int = 0) -> int:
         """The position of a candidate that fits, or -1.
@@ -244,7 +250,7 @@ class CapacityIndex:
         vectors = self._vectors[resource]
 
         # Each vector contains the next: the last one that leaves no fitting machine below it bounds the tightest.
-        low, high = rung, len(vectors)
+        low, high = rung, self._step_counts[resource]
         all_fitting = fitting
         while low < high:
             middle = (low + high) // 2
@@ -252,7 +258,7 @@ class CapacityIndex:
                 high = middle
             else:
                 low = middle + 1
-        if low < len(vectors):
+        if low < self._step_counts[resource]:
             fitting = all_fitting & ~vectors[low]
         return (fitting & -fitting).bit_length() - 1
 

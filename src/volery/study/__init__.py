@@ -4,7 +4,7 @@ from volery.report.schema import TraceFacts
 from volery.study.file import read_costs, read_study, study_from_tables, write_costs
 from volery.study.plan import PlannedRun, plan
 from volery.study.results import ResultsFolder
-from volery.study.runner import compare, compare_spec, run_study
+from volery.study.runner import compare_spec, run_study
 from volery.study.runs import RunOutcome, execute
 from volery.study.spec import ArchitectureChoice, RunSpec, StudySpec
 from volery.study.verify import Verification, verify
@@ -23,7 +23,6 @@ __all__ = [
     "TraceFacts",
     "Verification",
     "Watcher",
-    "compare",
     "compare_spec",
     "execute",
     "load_results",

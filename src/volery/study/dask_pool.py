@@ -23,8 +23,9 @@ import volery
 from volery.core.errors import InputError
 from volery.report.schema import TraceFacts
 from volery.sim import Progress
-from volery.study.plan import PlannedRun, changed_since, code_digest, inputs_key, run_key
+from volery.study.plan import PlannedRun, code_digest, inputs_key, run_key
 from volery.study.runs import RunOutcome, execute
+from volery.study.sources import changed_since
 from volery.study.watcher import LostRunError, Permit, Watcher, always, tell
 
 CONNECT_S = 10.0

@@ -7,14 +7,11 @@ so that better words do not cost hours of computing.
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
 import inspect
-import io
 import json
-import tokenize
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +25,7 @@ from volery.integrity import file_digest
 from volery.setting import Setting
 from volery.study.definitions import session_code
 from volery.study.slurmconf import with_conf
+from volery.study.sources import sources_digest
 from volery.study.spec import ArchitectureChoice, RunSpec, StudySpec, Value, is_synthetic, point_label
 
 KEY_VERSION: Final = 3
@@ -124,8 +122,15 @@ def are_gangs_tasks(setting: Setting, choices: Iterable[tuple[ArchitectureChoice
     """
     if setting.gangs is not None or not workload.states_gangs(setting.trace, setting.columns):
         return False
-    designs = [architectures.choose(choice.name, parameters) for choice, parameters in choices]
-    return not all(GANGS in used_features(*design) for design in designs)
+    return not all(_starts_gangs(choice.name, parameters) for choice, parameters in choices)
+
+
+def _starts_gangs(name: str, parameters: Mapping[str, Value]) -> bool:
+    """True for a design that starts gangs whole, and for one of a recorded run that is unknown now."""
+    try:
+        return GANGS in used_features(*architectures.choose(name, parameters))
+    except InputError:
+        return True
 
 
 def takes_cutoff_of_trace(run: RunSpec) -> bool:
@@ -244,12 +249,9 @@ def _digest_of_state(path: Path, _size: int, _changed_ns: int) -> str:
     return file_digest(path)
 
 
-PACKAGE: Final = Path(__file__).parent.parent
 WORKLOAD: Final = "volery.workload"
 INPUT_ROOTS: Final = (WORKLOAD, "volery.metrics")
 RUN_ROOTS: Final = ("volery.sim",)
-INDEX: Final = "volery.architectures"
-"""Names all designs and is part of none."""
 
 
 def study_digest(study: StudySpec) -> str:
@@ -293,7 +295,7 @@ def _session_digest(definitions: Mapping[str, Any], other_digests: set[str]) -> 
 @functools.lru_cache(maxsize=64)
 def _modules_digest(modules: frozenset[str]) -> str:
     """The digest of modules of this package, and of what every run depends on."""
-    return _sources_digest({*INPUT_ROOTS, *RUN_ROOTS, *modules}, set())
+    return sources_digest({*INPUT_ROOTS, *RUN_ROOTS, *modules}, set())
 
 
 @functools.lru_cache(maxsize=64)
@@ -307,105 +309,10 @@ def _code_digest(*names: str) -> str:
             roots.add(build.__module__)
         else:
             foreign.add(Path(inspect.getfile(build)))
-    return _sources_digest(roots, foreign)
+    return sources_digest(roots, foreign)
 
 
 @functools.lru_cache(maxsize=1)
 def inputs_code_digest() -> str:
     """SHA-256 over the sources that make traces and machines."""
-    return _sources_digest({WORKLOAD}, set())
-
-
-def changed_since(time_s: float) -> bool:
-    """True if a source of the package is younger than this time, in seconds since the epoch."""
-    return any(path.stat().st_mtime > time_s for path in PACKAGE.rglob("*.py"))
-
-
-def _sources_digest(roots: set[str], foreign: set[Path]) -> str:
-    """SHA-256 over the closure of modules, and over files that are not ours with what of ours they import."""
-    for path in foreign:
-        roots |= set(_imported(path))
-    sha = hashlib.sha256()
-    for path in [*sorted(_closure(roots)), *sorted(foreign)]:
-        inside = path.is_relative_to(PACKAGE)
-        name = path.relative_to(PACKAGE).as_posix() if inside else path.name
-        sha.update(name.encode() + b"\0" + _meaning(path) + b"\0")
-    return sha.hexdigest()
-
-
-def _closure(modules: set[str]) -> set[Path]:
-    """The files of these modules, of all of ours that they import, and the number tables beside them."""
-    files: set[Path] = set()
-    pending = sorted(modules)
-    while pending:
-        module = pending.pop()
-        path = _file(module)
-        # The index of designs imports all of them: with it a change to any design would change the keys of all runs.
-        if path is None or path in files or module == INDEX:
-            continue
-
-        files.add(path)
-        if path.name == "__init__.py":
-            files.update(table for table in path.parent.glob("data/*") if table.is_file())
-        pending += _imported(path)
-    return files
-
-
-def _file(module: str) -> Path | None:
-    """The file of a module of the package; None for the name of something in a module."""
-    place = PACKAGE.joinpath(*module.split(".")[1:])
-    return next((path for path in (place / "__init__.py", place.with_suffix(".py")) if path.is_file()), None)
-
-
-def _imported(path: Path) -> tuple[str, ...]:
-    return _parsed(path)[0]
-
-
-def _meaning(path: Path) -> bytes:
-    """A source without comments, docstrings and blank lines, the same under every Python; other files as they are."""
-    return _parsed(path)[1] if path.suffix == ".py" else path.read_bytes()
-
-
-@functools.lru_cache(maxsize=512)
-def _parsed(path: Path) -> tuple[tuple[str, ...], bytes]:
-    """The modules of ours that a source imports, and its meaning."""
-    content = path.read_bytes()
-    statements = list(_statements(ast.parse(content)))
-    imported = tuple(name for name in _names(statements) if name.split(".")[0] == "volery")
-
-    # Comments and docstrings are no part of the meaning: a change to them keeps the keys of finished runs.
-    lines = content.decode().splitlines()
-    for token in tokenize.tokenize(io.BytesIO(content).readline) if b"#" in content else ():
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column]
-
-    for node in statements:
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, clean=False):
-            text = node.body[0]
-            lines[text.lineno - 1 : text.end_lineno] = [""] * ((text.end_lineno or text.lineno) - text.lineno + 1)
-
-    return imported, "\n".join(line.rstrip() for line in lines if line.strip()).encode()
-
-
-def _statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """The module and all its statements; expressions hold neither imports nor docstrings."""
-    pending: list[ast.AST] = [tree]
-    while pending:
-        node = pending.pop()
-        yield node
-        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
-            pending += getattr(node, field, ())
-
-
-def _names(statements: Iterable[ast.AST]) -> Iterator[str]:
-    """Modules that a source imports, and their packages, whose `__init__` runs first."""
-    for node in statements:
-        modules = []
-        if isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            modules = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        for module in modules:
-            parts = module.split(".")
-            yield from (".".join(parts[:count]) for count in range(2, len(parts) + 1))
+    return sources_digest({WORKLOAD}, set())

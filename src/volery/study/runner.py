@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Unpack
+from typing import Any, Final
 
 import msgspec
 
 from volery.core.errors import InputError
 from volery.report.schema import BUDGET, DECIDED, LIMIT, Reason, StudyEnd, StudyLook
-from volery.setting import SettingFields
 from volery.statistics import IDENTICAL, NOT_RANDOM, ComparedMeans
 from volery.study.plan import PlannedRun, plan
 from volery.study.pool import check_places, each_outcome
@@ -267,53 +266,6 @@ def study_end(writer: ResultsWriter, baseline: str = "") -> StudyEnd:
     return StudyEnd(reason, baseline_label, len(comparisons[-1]), tuple(looks_told), auto.seeds_max, auto.budget_s)
 
 
-def compare(
-    *architectures: str,
-    seeds: int | Sequence[int] | Literal["auto"] = 1,
-    seeds_max: int | None = None,
-    budget_s: float | None = None,
-    baseline: str = "",
-    axes: Mapping[str, Sequence[Any]] | None = None,
-    processes: int = 1,
-    folder: Path | None = None,
-    force: bool = False,
-    watcher: Watcher | None = None,
-    **setting: Unpack[SettingFields],
-) -> Results:
-    """Run every architecture on the same jobs, task constraints and machines, seed by seed.
-
-    Args:
-        architectures: `NAME` or `NAME:parameter=value,...`.
-        seeds: a number of seeds (0, 1, ...), or a list of them; "auto" adds seeds until every comparison is decided.
-        seeds_max, budget_s: with "auto": the largest number of seeds (30), and CPU seconds of all runs together.
-        baseline: the one that the others are compared with; empty: the first.
-        axes: values per field of the setting, or per `design.parameter`, as [axes] of a study file.
-        processes, folder, force, watcher: see `run_study`.
-        setting: the fields of `volery.setting.SettingFields`, of which `trace` and `workers` are needed; `Setting` has
-            their meanings and defaults.
-
-    Raises:
-        InputError: when anything that is named here is wrong.
-        LostRunError: when a run's process died.
-    """
-    values = {name: builtin(value) for name, value in setting.items() if value is not None}
-    study = compare_spec(
-        architectures, values, seeds, baseline=baseline, seeds_max=seeds_max, budget_s=budget_s, axes=axes
-    )
-    return run_study(
-        study, folder=folder, processes=processes, force=force, watcher=watcher, command="volery.study.compare"
-    )
-
-
-def builtin(value: Any) -> Any:
-    """A value as a study file has it: tables, lists and texts; a path stays, and is made absolute."""
-    if isinstance(value, Mapping):
-        return msgspec.to_builtins(dict(value))
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return list(value)
-    return msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
-
-
 def compare_spec(
     architectures: Sequence[str],
     setting: Mapping[str, Any],
@@ -328,11 +280,14 @@ def compare_spec(
     """The study that a comparison is: one setting, or those of its axes.
 
     Args:
-        architectures: see `compare`.
+        architectures: `NAME` or `NAME:parameter=value,...`.
         setting: value per field of `Setting`; file names are made absolute, so that the results can be verified from
             anywhere.
+        seeds: a number of seeds (0, 1, ...), or a list of them; "auto" adds seeds until every comparison is decided.
         place: maps a field's name to the caller's name of it, for error messages.
-        baseline, seeds_max, budget_s, axes: see `compare`.
+        baseline: the one that the others are compared with; empty: the first.
+        seeds_max, budget_s: with "auto": the largest number of seeds (30), and CPU seconds of all runs together.
+        axes: values per field of the setting, or per `design.parameter`, as [axes] of a study file.
 
     Raises:
         InputError: naming the first value that is wrong.

@@ -20,7 +20,7 @@ from volery.architectures import ConfiguredDesign
 from volery.core.component import AMOUNTS, DEPENDENCIES, Deployment, Learning, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.features import GANGS, LIMITS, features_of, used_features
-from volery.core.gangs import check_gang_placement
+from volery.core.gangs import check_gang_placement, check_gang_racks
 from volery.core.model import NEVER, SECOND, SUBMITTER, Cluster, Time
 from volery.core.omissions import CHANGED, LEFT_OUT, WAITS, Omission, Omissions, machine_unit
 from volery.core.records import Records
@@ -36,7 +36,7 @@ from volery.metrics.timeline import timeline
 from volery.report.schema import TraceFacts
 from volery.sim.faults import FaultPlan, crashes_of
 from volery.study.outages import outage_plan
-from volery.study.plan import CUTOFF_PARAMETER, content_digest, inputs_key, takes_cutoff_of_trace
+from volery.study.plan import CUTOFF_PARAMETER, code_digest, content_digest, inputs_key, takes_cutoff_of_trace
 from volery.study.spec import FRAMES, HOSTS, RunSpec, is_synthetic
 from volery.workload.clusters import in_order_of, parse_amounts, parse_variability
 
@@ -243,8 +243,10 @@ def drive(
     links = {(sender, receiver): delay for (sender, receiver), delay in map(_link, run.links.items())}
 
     built = build(run, inputs.cluster, design) if deployment is None else deployment
-    check_heeded(inputs.trace, built, run.label or run.architecture)
-    check_gang_placement(inputs.trace, built, run.label or run.architecture, may_hold=run.gangs == "hold")
+    place = run.label or run.architecture
+    check_heeded(inputs.trace, built, place)
+    check_gang_placement(inputs.trace, built, place, may_hold=run.gangs == "hold")
+    check_gang_racks(inputs.trace, built, inputs.cluster, place)
 
     try:
         records = sim.simulate(
@@ -566,7 +568,9 @@ def learned(
     """
     architecture, config = design
     by = tuple([getattr(config, name) for name in learning.by])
-    key = (architecture.name, by, content_digest(run.history), inputs_key(run), run.delay_us)
+    # Two calls of one program may give the same name to different designs.
+    code = code_digest(architecture.name)
+    key = (architecture.name, code, by, content_digest(run.history), inputs_key(run), run.delay_us)
     if key not in _learned:
         _learned.clear()
         network = sim.Network(run.delay_us)

@@ -21,7 +21,6 @@ from volery.core.errors import InputError
 from volery.study.spec import ArchitectureChoice, Value
 from volery.workload.inventory import LineUse
 from volery.workload.slurmconf import ConfRecord, conf_records, node_names
-from volery.workload.slurmnodes import read_slurm_conf
 
 CONF: Final = "conf"
 NODE, PARTITION, DEFAULT = "nodename", "partitionname", "DEFAULT"
@@ -107,6 +106,8 @@ def read_conf(path: Path, given: Mapping[str, Value] = {}) -> ConfReading:
         InputError: at file and line: a plugin or a value is unknown, a partition has no nodes or stands twice, or a
             parameter needs another.
     """
+    from volery.workload.slurmnodes import read_slurm_conf  # it loads the readers of tables, which few runs need
+
     machines = [listed for listed in read_slurm_conf(path).machines if not listed.state]
     numbers = {listed.name: number for number, listed in enumerate(machines)}
     members = {

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from volery.core.errors import InputError
-from volery.workload.formats.columns.kubernetes import GPU_SUFFIX, MEBIBYTE, quantity
+from volery.workload.formats.columns.kubernetes import GPU_SUFFIX, MEBIBYTE, quantity, share
 from volery.workload.formats.source import document
 from volery.workload.inventory import GPU, MEMORY, Inventory, ListedMachine, machine_uses
 
@@ -78,10 +78,15 @@ def read_nodes(path: Path) -> Inventory:
         InputError: the file is no such list, or a node states no processors or a wrong quantity.
     """
     entries = []
+    names = set[str]()
     for node in document(path, KubeNodes, "list of nodes, as `kubectl get nodes -o json` prints it").items:
         place = f"{path}: node {node.metadata.name}"
         if node.kind != "Node":
             raise InputError(place, f"is a {node.kind[:40]}; print nodes, by kubectl get nodes -o json")
+
+        if node.metadata.name in names:
+            raise InputError(place, "is listed twice; keep one")
+        names.add(node.metadata.name)
 
         control = [taint.key for taint in node.spec.taints if taint.key in CONTROL and taint.effect in SPARING]
         is_ready = all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
@@ -114,11 +119,13 @@ def _amounts(node: KubeNode, place: str) -> tuple[dict[str, int], list[str]]:
             value = quantity(text)
         except ValueError as error:
             raise InputError(place, f"status.allocatable.{name}: {error}; mend it") from None
+        if value < 0 or (name == "memory" and not value):
+            raise InputError(place, f"status.allocatable.{name}: {text[:40]!r} is no offer above 0; mend it")
         if name in units:
             resource, unit = units[name]
             amounts[resource] = int(value / unit)
-        elif name.endswith(GPU_SUFFIX):
-            gpus += value
+        elif gpu_share := share(GPU_SUFFIX, name):
+            gpus += value * gpu_share
         elif value and name != PODS:
             other_names.append(name)
 

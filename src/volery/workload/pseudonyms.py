@@ -22,6 +22,7 @@ from volery.core.model import SECOND
 from volery.workload.convert import shifted
 from volery.workload.files import numbered_lines
 from volery.workload.formats import format_of, read_source
+from volery.workload.formats.columns import SHIPPED
 from volery.workload.formats.own import far_of, limits_of
 from volery.workload.formats.source import Noticed
 from volery.workload.table import SCHEMA, VERSION, TableManifest, table_output
@@ -35,6 +36,7 @@ NAMED: Final = ("user", "group", "partition")
 """Columns of names, of which there are few."""
 IDS: Final = ("job", "task", "parents", "constraints")
 """Columns of ids, of which there are many; a parent is the id of a task."""
+OTHERS: Final = "notices of the map of columns, whose words are left out"
 STAYS: Final = ("times", "requests", "numbers of tasks", "states", "priorities", "the order of rows")
 DAY_US: Final = 86_400 * SECOND
 DAYS_MAX: Final = 20_000
@@ -87,7 +89,8 @@ def anonymise(
 ) -> Pseudonyms:
     """Write a trace as a table in which names and ids are keyed hashes.
 
-    Ids of tasks that are numbers stay, and so does what is null. The manifest names neither source nor digest.
+    Ids of tasks that are numbers stay, and so does what is null. The manifest names neither source nor digest, and of
+    a map of columns that is not shipped no word: neither its name and remarks, nor reasons of filters, nor columns.
 
     Args:
         source: a file of any format, or a folder of parquet parts.
@@ -112,9 +115,12 @@ def anonymise(
     with table_output(output, force=force) as table:
         for batch in batches:
             table.add(batch)
-        remarks = (*source_format.remarks, f"{', '.join((*NAMED, *IDS))} are keyed hashes")
-        manifest = TableManifest(VERSION, "", "", source_format.name, f"volery {volery.__version__}", remarks)
-        counts = {"noticed": dict(+noticed), "rows_read": table.rows, "rows": table.rows}
+        is_own = columns is not None and columns not in SHIPPED
+        form_name, remarks = ("columns", ()) if is_own else (source_format.name, source_format.remarks)
+        notices = dict(+Noticed({OTHERS: noticed.total()} if is_own else noticed))
+        remarks = (*remarks, f"{', '.join((*NAMED, *IDS))} are keyed hashes")
+        manifest = TableManifest(VERSION, "", "", form_name, f"volery {volery.__version__}", remarks)
+        counts = {"noticed": notices, "rows_read": table.rows, "rows": table.rows}
         meaning = {"far_permille": far_of(source, source_format), "limits": limits_of(source, source_format)}
         table.finish(msgspec.structs.replace(manifest, **counts, **meaning))
 

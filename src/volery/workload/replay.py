@@ -37,8 +37,9 @@ from volery.workload.formats.own import TABLE, far_of
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import Arranged, CycleError, Edges, Submissions
 from volery.workload.models import RESOURCES, with_requests
-from volery.workload.omissions import ONE_BY_ONE, Judged, OmissionTally, Only, judge
+from volery.workload.omissions import ATTEMPTS, ONE_BY_ONE, Judged, OmissionTally, Only, judge
 from volery.workload.quirks import in_order
+from volery.workload.table import RACK_WISHES
 from volery.workload.tr import trace_name
 
 NODE_CPU_MILLI: Final = 64_000
@@ -90,6 +91,8 @@ class _Row(NamedTuple):
     limit_us: int | None
     gang_tasks: int
     gang_nodes: int
+    gang_rack: int
+    end_us: int | None
     partition: str | None
 
 
@@ -162,14 +165,15 @@ def read_tasks(
     passed = source.passed
     if not source.jobs:
         reasons = (
-            "; ".join(f"{omission.tasks:,} tasks: {omission.reason}" for omission in source.left_out.reasons)
+            "; ".join(f"{omission.tasks:,} tasks: {omission.reason}" for omission in source.tally.omissions().reasons)
             or "it has no rows"
         )
         raise InputError(str(path), f"holds no task that can be replayed: {reasons}")
 
     jobs = _whole(source.jobs, source.links)
+    source.jobs = {}  # its keys are a fifth of the memory
     trace = _trace(path, form, jobs, source)
-    passed.left_out = source.left_out
+    passed.left_out = source.tally.omissions({job.name for job in jobs})
     return trace, passed
 
 
@@ -261,8 +265,10 @@ class _Source:
                     break
                 if job not in self._job_ids:  # more rows of a job that was begun may follow
                     continue
-            self.jobs.setdefault((job, arrival_us), []).append(row)
-            self._job_ids.add(job)
+            if (rows := self.jobs.setdefault((job, arrival_us), [row]))[-1] is not row:
+                rows.append(row)
+            if self._job_count is not None:
+                self._job_ids.add(job)
             self._passed.unsorted_rows += arrival_us < self._last_us
             self._last_us = arrival_us
             if full_at is None and self._full:
@@ -289,16 +295,10 @@ class _Source:
         return self._tally or OmissionTally(())
 
     @property
-    def left_out(self) -> Omissions:
-        """All that is omitted, so far."""
-        return self.tally.omissions(self._job_ids)
-
-    @property
     def passed(self) -> Passed:
-        """Rows left out or changed so far; the object is updated later."""
+        """Rows left out or changed so far; without the omissions."""
         if self._tally is not None:
             self._passed.rows = self._tally.rows
-        self._passed.left_out = self.left_out
         self._passed.unheeded = tuple([name for name in RESOURCES if name in self._unheeded])
         return self._passed
 
@@ -361,20 +361,29 @@ def _rows(
     names = ("job", "task", "estimate_us", "instances", "user")
     replicas = _values_of(batch, "replicas", ())
     urgent, due = _values_of(batch, "priority", None), _values_of(batch, "deadline_us", None)
-    limits_us, partitions = _values_of(batch, "limit_us", None), _values_of(batch, "partition", None)
+    limits_us = _values_of(batch, "limit_us", None)
     links.has_limits |= batch.column("limit_us").null_count < batch.num_rows
     gang_tasks: Iterable[int | None] = repeat(None)
     gang_nodes: Iterable[int | None] = repeat(None)
+    gang_rack: Iterable[str | None] = repeat(None)
+    ends_us: Iterable[int | None] = repeat(None)
     if links.has_gangs:
         gang_tasks, gang_nodes = _values_of(batch, "gang_tasks", None), _values_of(batch, "gang_nodes", None)
+        gang_rack = _values_of(batch, "gang_rack", None)
+        if has_graph:
+            ends_us = _values_of(batch, "end_us", None)
+    partitions = _values_of(batch, "partition", None)
     came = _values_of(batch, "task_submit_us", None)
     links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
     if links.apart and (unsubmitted := batch.column("submit_us").is_null()).true_count:
         came = pc.if_else(unsubmitted, pa.array(judged.submit_us), batch.column("task_submit_us")).to_pylist()
     times = zip(judged.codes.tolist(), judged.submit_us.tolist(), judged.runtime_us.tolist(), strict=True)
 
-    values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
-    wishes_of_rows = zip(replicas, urgent, due, came, limits_us, gang_tasks, gang_nodes, partitions, strict=False)
+    kinds: dict[Amounts, Amounts] = {}
+    values = zip(*(_shared_values(batch.column(name)) for name in names), strict=True)
+    wishes_of_rows = zip(
+        replicas, urgent, due, came, limits_us, ends_us, gang_tasks, gang_nodes, gang_rack, partitions, strict=False
+    )
     columns = zip(requests, parents, wishes_of_rows, times, values, strict=False)
     for request, parent_ids, further_values, (code, submit_us, runtime_us), (
         job,
@@ -390,10 +399,12 @@ def _rows(
             continue
 
         estimate = runtime_us if estimate_us is None else estimate_us
-        near, *wishes, sharing_tasks, nodes, partition = further_values
-        wishes += sharing_tasks or 1, NO_GANG if nodes is None and sharing_tasks is None else nodes or 0, partition
+        near, *wishes, end_us, sharing_tasks, nodes, rack, partition = further_values
+        wishes += sharing_tasks or 1, NO_GANG if nodes is None and sharing_tasks is None else nodes or 0
+        wishes += RACK_WISHES.get(rack, 0), end_us, partition
         # 0 stays 0, and nothing else becomes 0; what is not known is none
         units = tuple([max(round(value), int(value > 0)) if value else 0 for value in request])
+        units = kinds.setdefault(units, units)
 
         around = parent_ids or (), links.rows, near or ()
         yield job, submit_us, _Row(runtime_us, estimate, instances, units, user, task, *around, *wishes)
@@ -402,7 +413,16 @@ def _rows(
 def _values_of(batch: pa.RecordBatch, name: str, otherwise: Any) -> Iterable[Any]:
     """The values of a column; the same for all rows where none has one."""
     column = batch.column(name)
-    return column.to_pylist() if column.null_count < batch.num_rows else repeat(otherwise)
+    return _shared_values(column) if column.null_count < batch.num_rows else repeat(otherwise)
+
+
+def _shared_values(column: Any) -> list[Any]:
+    """The values of a column, equal ones as one object: else a million rows hold a million names of some users."""
+    if pa.types.is_nested(column.type):
+        return list(column.to_pylist())
+    encoded = column.dictionary_encode()
+    words = [*encoded.dictionary.to_pylist(), None]
+    return list(map(words.__getitem__, pc.fill_null(encoded.indices, len(words) - 1).to_pylist()))
 
 
 def _in_order(path: Path, job: _Job, source: _Source) -> tuple[list[_Row], list[list[int]]]:
@@ -453,11 +473,13 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     number: dict[Amounts, int] = {}
     replicas: list[Sequence[int]] = []
     submissions = Submissions(apart=links.apart)
-    gang_nodes = array("i")
+    gang_nodes, gang_racks = array("i"), array("b")
 
-    for job in jobs:
-        rows, parents = _in_order(path, job, source)
+    parts: list[_Job] = []
+    for job, rows, parents in _parts(path, jobs, source):
+        parts.append(job)
         gang_nodes.append(_gang_of(path, job, rows, parents, source))
+        gang_racks.append(max([row.gang_rack for row in rows]) if gang_nodes[-1] != NO_GANG else 0)
         submissions.add(job.arrival_us, [row.came_us for row in rows], [row.instances for row in rows], parents)
 
         if links.jobs:
@@ -478,11 +500,12 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
 
-    users = [job.rows[0].user for job in jobs]
+    users = [job.rows[0].user for job in parts]
+    partitions = [next((row.partition for row in job.rows if row.partition), "") for job in parts]
     has_users = form.name not in TABLES_OF_REQUESTS and any(users)
     parent_first, flat = edges.columns()
     priority, deadline_us, limit_us = (
-        (longs(), longs(), longs()) if form.name in TABLES_OF_REQUESTS else _wishes(jobs, submissions.begin_us, links)
+        (longs(), longs(), longs()) if form.name in TABLES_OF_REQUESTS else _wishes(parts, submissions.begin_us, links)
     )
 
     arrival_us, submit_us = submissions.columns()
@@ -501,7 +524,8 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
         submit_us=submit_us,
         limit_us=limit_us,
         gang_nodes=gang_nodes if any(nodes != NO_GANG for nodes in gang_nodes) else array("i"),
-        partition=_partitions(jobs),
+        gang_racks=gang_racks if any(gang_racks) else array("b"),
+        partition=tuple(partitions) if any(partitions) else (),
     )
 
     if replicas:
@@ -510,10 +534,27 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     return in_order(with_requests(trace, resources, tuple(number), places) if resources else trace)
 
 
+def _parts(path: Path, jobs: list[_Job], source: _Source) -> Iterator[tuple[_Job, list[_Row], list[list[int]]]]:
+    """The jobs with their rows and the parents of these: attempts that are gangs are a job each."""
+    for job in jobs:
+        rows, parents = _in_order(path, job, source)
+        is_chain = len(rows) > 1 and parents == [[place - 1] if place else [] for place in range(len(rows))]
+        is_ganged = is_chain and any(row.gang_nodes != NO_GANG for row in rows)
+        if not is_ganged or any(row.end_us is None for row in rows[:-1]):
+            yield job, rows, parents
+            continue
+
+        source.tally.add_changed(ATTEMPTS, job.name, len(rows) - 1)
+        arrival_us = job.arrival_us
+        for row in rows:
+            yield _Job(job.name, arrival_us, [row]), [row], [[]]
+            arrival_us = max(arrival_us, row.end_us or 0)
+
+
 def _gang_of(path: Path, job: _Job, rows: list[_Row], parents: list[list[int]], source: _Source) -> int:
     """The machines of a job whose tasks run only together, or NO_GANG; its rows become those of its tasks.
 
-    Rows that wait for each other, as attempts of a job do, cannot run together: each is a task, which is counted.
+    Rows that wait for each other cannot run together: each is a task, which is counted.
 
     Raises:
         InputError: a gang has more machines than tasks, or a negative number of them.
@@ -558,12 +599,6 @@ def _wishes(jobs: list[_Job], begin_us: int, links: _Links) -> tuple[array[int],
     limits_us = array("q", [_limit_us(job) for job in jobs] if links.has_limits else [])
     wishes = [column if any(value != NEVER for value in column) else longs() for column in (due, limits_us)]
     return urgent if len(set(urgent)) > 1 else longs(), wishes[0], wishes[1]
-
-
-def _partitions(jobs: list[_Job]) -> tuple[str, ...]:
-    """The partition of each job, as the first of its rows that names one has it; empty where none does."""
-    partitions = tuple([next((row.partition for row in job.rows if row.partition), "") for job in jobs])
-    return partitions if any(partitions) else ()
 
 
 def _limit_us(job: _Job) -> int:

@@ -148,10 +148,14 @@ def node_names(expression: str, place: str) -> list[str]:
     return names
 
 
+RANGE_MAX: Final = 40
+"""Characters of the longest range of numbers that fit into 64 bits, with blanks."""
+
+
 def _numbers(text: str, item: str, place: str) -> tuple[str, ...]:
     numbers: list[str] = []
     for part in text.split(","):
-        bounds = RANGE.fullmatch(part.strip())
+        bounds = RANGE.fullmatch(part.strip()) if len(part) <= RANGE_MAX else None
         low, high = (int(bounds[1]), int(bounds[2] or bounds[1])) if bounds else (1, 0)
         if low > high:
             raise InputError(place, f"[{text[:40]}] of {item[:40]!r} holds no ranges; write them as [0-3,7]")

@@ -57,6 +57,8 @@ POWERS: Final = {suffix: 1024**power for power, suffix in enumerate(("", "K", "M
 GPU_NAME: Final = "gpu"
 SINFO_NAMES: Final = frozenset({"NODELIST", "HOSTNAMES"})
 SINFO_FIX: Final = "print it by sinfo -N -o '%N|%P|%T|%c|%m|%G'"
+DIGITS_MAX: Final = 18
+"""Digits of a number that fits into 64 bits."""
 NO_GRES: Final = ("", "(null)", "N/A")
 
 
@@ -76,7 +78,7 @@ def gpus_of(gres: str, place: str) -> Gpus:
     gpu_count, models, other_items = 0, dict[str, None](), []
     for item in GRES_ITEM.findall(gres):
         parts = GRES.fullmatch(item.partition("(")[0].strip())
-        if parts is None:
+        if parts is None or len(parts[3] or "") > DIGITS_MAX:
             raise InputError(place, f"{item[:60]!r} is no generic resource; write NAME:TYPE:NUMBER, as gpu:a100:4")
         if parts[1] != GPU_NAME:
             other_items.append(item)
@@ -96,7 +98,7 @@ def _machine(name: str, cpus: int, memory_mb: int | None, gres: Gpus, state: str
 
 
 def _whole(value: str, name: str, place: str, least: int = 0) -> int:
-    if not (value.isascii() and value.isdigit() and int(value) >= least):
+    if not (value.isascii() and value.isdigit() and len(value) <= DIGITS_MAX and int(value) >= least):
         raise InputError(place, f"{name} is {value[:40]!r}; write a whole number from {least}")
     return int(value)
 
@@ -394,11 +396,18 @@ def read_sinfo_document(path: Path) -> Inventory:
         raise InputError(str(path), "has no key nodes, as `scontrol show nodes --json` prints it; print that instead")
 
     entries = []
+    names = set[str]()
     for node in nodes:
         place = f"{path}: node {node.name}"
+        if node.name in names:
+            raise InputError(place, "is listed twice; keep one")
+        names.add(node.name)
         effective = TRES_CPUS.search(node.tres or "")
         cpus = node.effective_cpus or (int(effective[1]) if effective else node.cpus)
         memory_mb = None if node.real_memory is None else node.real_memory - (node.specialized_memory or 0)
+        if cpus <= 0 or (memory_mb is not None and memory_mb <= 0) or node.temporary_disk < 0:
+            offers = f"{cpus} CPUs, {memory_mb} MB of memory and {node.temporary_disk} MB of disk"
+            raise InputError(place, f"offers {offers}; give CPUs and memory from 1")
         state = _down_state(
             [*([node.state] if isinstance(node.state, str) else node.state), *node.state_flags], node.reason
         )

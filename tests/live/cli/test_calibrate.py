@@ -12,6 +12,7 @@ from typing import cast
 
 import numpy as np
 import pytest
+from tests.comparison import compare
 from tests.live.commands import volery
 
 from volery import sim
@@ -33,7 +34,7 @@ from volery.live.calibration import (
 from volery.live.load import as_lived
 from volery.live.transport.nats import NatsClient
 from volery.metrics.tasks import allocation_parts
-from volery.study import compare, read_costs, write_costs
+from volery.study import read_costs, write_costs
 from volery.study.file import settings
 from volery.workload import load_trace
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.comparison import compare
 from tests.unit.live.runtime.test_recordfile import written
 from tests.unit.live.service.test_soundness import lived_in
 from typer.testing import CliRunner
@@ -30,7 +31,6 @@ from volery.live.service.forecaster import ForecastLedger
 from volery.live.service.marks import MarkKeeper
 from volery.live.service.soundness import LogSoundness
 from volery.live.service.store import JobStore
-from volery.study import compare
 
 
 @pytest.fixture(scope="module")

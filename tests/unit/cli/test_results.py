@@ -7,9 +7,9 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.comparison import compare
 
 from volery.cli.main import main
-from volery.study import compare
 
 
 @pytest.fixture(scope="module")

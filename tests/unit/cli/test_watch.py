@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.comparison import compare
 from uvicorn import Server
 
 from volery.cli.main import main
-from volery.study import compare
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.unit.cli.conftest import Command, command  # noqa: F401 - fixture of commands
@@ -145,6 +147,54 @@ def test_traces_and_clusters_show_what_they_are(tmp_path: Path) -> None:
     assert "32,000" in str(machines)
 
 
+OWN_TABLE = """
+import sys
+import pyarrow as pa
+import volery as vo
+table = pa.table({"submit_s": [0.0, 1.0], "runtime_s": [2.0, 4.0]})
+results = vo.compare("oracle", "central", trace=table, workers=2, folder=sys.argv[1])
+print(results.jobs["run"].to_pylist())
+"""
+
+
+def test_a_program_with_a_table_in_memory_continues_its_folder(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", OWN_TABLE, str(tmp_path / "results")]
+    runs = {subprocess.run(program, capture_output=True, text=True, check=True).stdout for _ in range(2)}
+    assert len(runs) == 1
+    assert vo.load(tmp_path / "results").tasks.num_rows == 4, "the table is there when the program has ended"
+
+
+def test_tables_are_values_of_an_axis_and_nothing_is_left_of_a_study_that_is_refused(tmp_path: Path) -> None:
+    tables = [pa.table({"submit_s": [0.0] * count, "runtime_s": [2.0] * count}) for count in (1, 3)]
+    with pytest.raises(vo.InputError, match="lower gms or lms"):
+        vo.compare("megha:gms=9", axes={"trace": tables}, workers=2, folder=tmp_path / "results")
+    assert not (tmp_path / "results" / "inputs").exists()
+
+    axes = {"trace": [*tables, vo.trace("syn:2x2")]}
+    results = vo.compare("oracle", axes=axes, workers=2, folder=tmp_path / "results")
+    assert results.summary["tasks"].to_pylist() == [1, 3, 4]
+    other: dict[str, Any] = {"trace": pa.table({"submit_s": [0.0], "runtime_s": [9.0]}), "workers": 2}
+    with pytest.raises(vo.InputError, match="force=True"):
+        vo.compare("oracle", **other, folder=tmp_path / "results")
+    assert len(list((tmp_path / "results" / "inputs").iterdir())) == 2
+
+
+def test_numbers_and_arrays_of_numpy_are_numbers_and_lists() -> None:
+    numbers: dict[str, Any] = {"workers": np.int64(20), "slots": np.int8(2), "processes": np.int64(1)}
+    axes: dict[str, Any] = {"load": np.array([0.5, 0.9]), "sparrow.probe_ratio": np.arange(2, 4)}
+    counted = vo.compare("sparrow", **WORK | numbers, seeds=np.arange(2), axes=axes)  # type: ignore[arg-type]  # an array
+    axes = {"load": [0.5, 0.9], "sparrow.probe_ratio": [2, 3]}
+    assert counted.digests == vo.compare("sparrow", **WORK, seeds=2, slots=2, axes=axes).digests
+
+    number: Any = np.int64(3)
+    design = vo.architecture("sparrow", probe_ratio=number)
+    run = vo.simulate(design, **WORK, load=np.float64(0.5), slots=2, seed=number - 2)
+    assert run.digest in counted.digests.values()
+    assert vo.trace("syn:5x4", jobs=number, seed=number).jobs.num_rows == 3
+    assert vo.cluster(number, slots=number).machines["slots"].to_pylist() == [3, 3, 3]
+    assert vo.architecture("pipeline", tags=True).label == "pipeline:tags=true"
+
+
 def test_pandas_and_other_programs_read_and_give_tables(results: vo.Comparison) -> None:
     frame = results.jobs.to_pandas()
     assert vo.trace(frame.rename(columns={"jrt_s": "runtime_s"})[["submit_s", "runtime_s"]]).jobs.num_rows == len(frame)
@@ -259,6 +309,17 @@ def test_a_folder_repeats_a_definition_that_has_changed_and_is_shown_without_it(
         vo.load(tmp_path).tasks  # noqa: B018 - it simulates again
 
 
+def test_a_folder_of_rigid_jobs_is_loaded_where_its_design_is_unknown(cell: Cell, tmp_path: Path) -> None:
+    row = "{0} 0 -1 10 2 -1 -1 2 10 -1 1 1 1 1 1 -1 -1 -1\n"
+    (tmp_path / "log.swf").write_text(row.format(1) + row.format(2))
+    work: dict[str, Any] = {"trace": tmp_path / "log.swf", "workers": 4, "capacity": "cpu_milli=4000"}
+    work["slot_request"] = "cpu_milli=2000"
+    made = vo.compare(cell(CELL), "oracle", **work, folder=tmp_path / "results")
+    loaded = vo.load(tmp_path / "results")
+    assert loaded.digests == made.digests
+    assert loaded.jobs.equals(made.jobs)
+
+
 def test_two_designs_of_one_name_are_refused(cell: Cell) -> None:
     first, second = cell(CELL), cell(CELL)
     with pytest.raises(vo.InputError, match=r"designs\[1\]: defines 'raffle' otherwise"):
@@ -316,7 +377,7 @@ def test_a_notebook_sees_progress_below_the_cell_and_nothing_in_the_end(below: B
 def test_progress_is_off_where_nobody_looks(
     below: Below, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    vo.compare("oracle", **WORK, progress=False)
+    assert vo.compare("oracle", **WORK, progress=False).tasks.num_rows
     assert "".join(below.shown) == ""
     monkeypatch.delitem(sys.modules, "IPython")
     vo.compare("oracle", **WORK)

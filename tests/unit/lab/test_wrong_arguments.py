@@ -65,6 +65,32 @@ class BestFit(Policy, frozen=True):
         (("oracle",), WORK | {"baseline": 3}, "baseline", "expected the name of a design"),
         (("oracle",), WORK | {"processes": 0}, "processes", "expected a number >= 1, not 0"),
         (("oracle",), WORK | {"processes": True}, "processes", "expected a number >= 1, not True"),
+        (("oracle",), WORK | {"progress": "no"}, "progress", "expected True or False, not 'no'"),
+        (("oracle",), WORK | {"folder": ""}, "folder", "expected the name of a folder, not ''"),
+        (("oracle",), WORK | {"trace": ""}, "trace", "expected a file, a spec, a table"),
+        (("oracle",), WORK | {"machines": ""}, "machines", "expected the name of a file, not ''"),
+        (
+            ("oracle",),
+            WORK | {"axes": {1: [2]}},
+            "axes",
+            "expected names of fields, or of parameters as 'pigeon.weight'",
+        ),
+        (("oracle",), WORK | {"axes": {"trace": ["syn:1x1"]}}, "trace", "is given twice, in axes and in trace"),
+        (("oracle",), {"workers": 5, "axes": {"trace": [3]}}, "axes.trace[0]", "expected a file, a spec, a table"),
+        (("oracle",), {"workers": 5, "axes": {"trace": ["no.csv"]}}, "axes.trace[0]", "there is no file 'no.csv'"),
+        (
+            ("oracle",),
+            {"workers": 5, "axes": {"trace": ["syn:5x4", vo.trace("syn:5x4", jobs=3)]}},
+            "axes.trace[1]",
+            "states jobs, too; read it without, and give that to the call",
+        ),
+        (("oracle",), {"workers": 5, "axes": {"trace": ["syn:axb"]}}, "axes.trace=syn:axb", "is not TASKSxJOBS"),
+        (("oracle",), WORK | {"axes": {"crashes": ["gm"]}}, "axes.crashes", "write address@time+duration"),
+        (("oracle", "megha"), WORK | {"axes": {"megha.gms": [100]}}, "designs=megha", "lower gms or lms"),
+        (("oracle",), WORK | {"seeds": {1, 2}}, "seeds", "expected a number of seeds >= 1, or auto"),
+        (("oracle",), WORK | {"folder": "a", "axes": {"load": ["x"]}}, "axes.load[0]", "expected float"),
+        (("oracle",), WORK | {"folder": "load", "load": "x"}, "load", "expected float"),
+        (("oracle",), WORK | {"folder": "s", "slots": "x"}, "slots", "expected int"),
         (("oracle",), WORK | {"folder": 3}, "folder", "expected the name of a folder, not 3"),
         (("oracle",), WORK | {"folder": Path(__file__)}, f"folder={__file__}", "is a file; give a folder"),
         (("oracle",), WORK | {"machines": "no.csv"}, "machines", "there is no file 'no.csv'; check its path"),
@@ -93,6 +119,10 @@ def demand(call: Callable[[], object], place: str, problem: str) -> None:
         ("oracle", WORK | {"seed": -1}, "seed", "expected int >= 0, not -1"),
         ("oracle", WORK | {"seeds": 3}, "seeds", "there is no such argument; known are"),
         ("oracle", {"workers": 3}, "trace", "is missing; give a file"),
+        ("oracle", WORK | {"progress": 1}, "progress", "expected True or False, not 1"),
+        ("oracle:x=1", WORK, "design=oracle:x", "there is no such parameter"),
+        ("megha:gms=100", WORK, "design=megha", "lower gms or lms, or add workers"),
+        ("oracle", WORK | {"trace": "poisson:wokers=3"}, "trace=poisson:wokers", "did you mean 'workers'?"),
         ("oracle", WORK | {"crashes": "gm"}, "crashes", "write address@time+duration in seconds"),
     ],
 )
@@ -114,6 +144,7 @@ TIMES = {"submit_s": [1.0], "runtime_s": [1.0]}
     [
         ("nowhere.csv", {}, "source", "there is no file 'nowhere.csv'; check its path, or give synthetic work"),
         (3, {}, "source", "expected a file, a spec or a table, not 3"),
+        ("", {}, "source", "expected a file, a spec or a table, not ''"),
         (Path(__file__), {}, f"source={__file__}:1", "which no known format does"),
         ("syn:5x4", {"jobs": 0}, "jobs", "expected int >= 1, not 0"),
         ("syn:5x4", {"job": 0}, "job", "did you mean 'jobs'?"),
@@ -125,10 +156,23 @@ TIMES = {"submit_s": [1.0], "runtime_s": [1.0]}
         (pa.table(TIMES | {"runtime_s": [float("inf")]}), {}, "source, row 0", "give a finite number, or null"),
         (pa.table(TIMES | {"runtim_s": [1.0]}), {}, "source", "did you mean 'runtime_s'?"),
         (pa.table(TIMES | {"runtime_s": [-1.0]}), {}, "source", "a runtime below 0"),
+        (
+            pa.table(TIMES | {"submit_s": [-1.0]}),
+            {},
+            "source, row 0",
+            "submit_s is -1; subtract the earliest time from all",
+        ),
+        (
+            pa.table({"job": ["a", "b", "a"], "submit_s": [0.0, 1.0, 2.0], "runtime_s": [1.0, 1.0, 1.0]}),
+            {},
+            "source, row 2",
+            "job 'a' has another submit_s than in its rows before",
+        ),
         (pa.table(TIMES | {"status": ["x"]}), {}, "source, row 0", "it is one of finished, failed"),
         (pa.table(TIMES | {"submit_us": [1]}), {}, "source", "is given in seconds, too"),
         (pa.table(TIMES).slice(1), {}, "source", "has no row"),
         (pa.table(TIMES), {"into": Path(__file__)}, "into", "is no trace table; give another name"),
+        (pa.table(TIMES), {"into": ""}, "into", "expected the name of a file, not ''"),
         (pa.table(TIMES), {"into": "/no/x.parquet"}, "into=/no/x.parquet", "cannot be written"),
     ],
 )
@@ -183,6 +227,7 @@ def test_a_design_of_ours_cannot_be_replaced() -> None:
 def test_load(tmp_path: Path) -> None:
     demand(lambda: LOAD(tmp_path), f"folder={tmp_path}", "is not a results folder")
     demand(lambda: LOAD(3), "folder", "expected the name of a folder, not 3")
+    demand(lambda: LOAD(""), "folder", "expected the name of a folder, not ''")
     vo.compare("oracle", "central", **WORK, folder=tmp_path)  # type: ignore[arg-type]  # numbers and texts
     demand(lambda: LOAD(tmp_path, baseline="x"), "baseline", "no architecture 'x' here")
     manifest = json.loads((tmp_path / "manifest.json").read_text())
@@ -200,3 +245,10 @@ def test_tables_and_pictures_that_there_are_not(tmp_path: Path) -> None:
     picture = results.plot()
     demand(lambda: picture.save(tmp_path / "x.gif"), "path", "must end in .png, .svg or .pdf")
     demand(lambda: picture.save(tmp_path / "no" / "x.png"), "path", "choose another place")
+
+
+def test_an_error_keeps_the_options_of_other_commands() -> None:
+    table = pa.table(TIMES | {"limit_s": [0.0]})
+    with pytest.raises(vo.InputError, match="`volery trace convert --repair zero-limit=null`, or run with limits"):
+        vo.simulate("oracle", trace=table, workers=3)
+    assert vo.simulate("oracle", trace=table, workers=3, limits="ignore").jobs.num_rows == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pyarrow import parquet
+from tests.comparison import compare
 from tests.unit.metrics.test_jobs import records_of
 
 from volery.conformance.cases import trace_of
@@ -19,7 +20,6 @@ from volery.metrics import (
     utilisation,
     waiting_tasks,
 )
-from volery.study import compare
 
 BEGINS_US = np.array([1, 2, 3]) * SECOND
 

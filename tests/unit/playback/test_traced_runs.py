@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.comparison import compare
 
 from volery.core.errors import InputError
 from volery.integrity import sealed, unsealed
 from volery.playback.traced_runs import trace_run
-from volery.study import compare
 from volery.study.results import ResultsFolder
 
 SPAN_US = 0, 10**12

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser
 from pyarrow import parquet
+from tests.comparison import compare
 from tests.live.browsing import BROWSER, chromium
 from tests.unit.report.samples import LABELS, conflict_rows, delays_s, sample_run, sample_runs, write_sample
 
 from volery.report.explore.content import RunExplanation, TaskExplanation
 from volery.report.explore.server import Site, mark_of, open_server, prepared, url_of
 from volery.report.html import write_report
-from volery.study import compare
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed")
 WHY = [

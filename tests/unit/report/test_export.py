@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.comparison import compare
 from tests.unit.report.samples import sample_differences, sample_run
 
 from volery.core.errors import InputError
@@ -20,7 +21,7 @@ from volery.report.groups import group_runs
 from volery.report.plots import Size
 from volery.report.sections import ratios
 from volery.statistics import EXACT, Interval, interval_of_mean
-from volery.study import compare, read_study, run_study
+from volery.study import read_study, run_study
 
 STUDY = """
 [study]

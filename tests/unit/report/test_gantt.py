@@ -10,11 +10,12 @@ from xml.etree import ElementTree
 import msgspec
 import numpy as np
 import pytest
+from tests.comparison import compare
 
 from volery.integrity import sealed, unsealed
 from volery.report.folder import Timeline, read_results, read_timeline
 from volery.report.gantt import LEFT, RIGHT, WIDTH, gantt, heat_map, picture
-from volery.study import compare, load_results, write_results_report
+from volery.study import load_results, write_results_report
 
 SVG = "{http://www.w3.org/2000/svg}"
 

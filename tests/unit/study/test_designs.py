@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.comparison import compare
 
 from volery.architectures import REGISTRY
 from volery.report.designpage import COMMAND, explanation
-from volery.study import compare
 from volery.study.designs import INDEX, LEADERSHIP, all_pages, pages, write_pages
 
 PAGES = Path(__file__).parents[3] / "docs" / "architectures"

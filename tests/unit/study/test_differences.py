@@ -7,10 +7,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from tests.comparison import compare
 
 from volery.metrics import RunSummary
 from volery.statistics import CORRECTED
-from volery.study import Results, compare, load_results, verify
+from volery.study import Results, load_results, verify
 from volery.study.differences import JobTimes, differences, on_days_like_this
 
 DRAWN = "poisson:load=0.7,workers=20,fanout=4,mean=1,jobs=60"

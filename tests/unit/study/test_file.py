@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.comparison import compare
 
 from volery.core.costs import CostModel, EventCost, Frames, HostCosts
 from volery.core.errors import InputError
-from volery.study import compare, read_costs, read_study, run_study, verify, write_costs
+from volery.study import read_costs, read_study, run_study, verify, write_costs
 from volery.study.file import settings
 from volery.study.spec import ArchitectureChoice
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from tests.comparison import compare
 
 from volery.architectures import configure, lookup
 from volery.core.component import Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Cluster
 from volery.core.streams import Streams
-from volery.study import compare
 from volery.study.outages import outage_plan
 
 

@@ -8,21 +8,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from volery import architectures
+from volery import architectures, workload
 from volery.architectures.megha.designs import MEGHA
 from volery.core.errors import InputError
 from volery.study.plan import (
-    PACKAGE,
-    _closure,
-    _meaning,
-    _parsed,
     code_digest,
     in_table_order,
     inputs_code_digest,
+    outline,
     plan,
+    recorded_parameters,
     run_key,
 )
 from volery.study.runner import compare_spec
+from volery.study.sources import PACKAGE, closure
 from volery.study.spec import RunSpec, StudySpec
 
 BASE: dict[str, Any] = {"architecture": "megha", "trace": "syn:5x6", "workers": 50}
@@ -123,7 +122,7 @@ def test_the_cutoff_goes_to_architectures_that_take_one_unless_they_were_given_t
 
 
 def files(*modules: str) -> set[str]:
-    return {path.relative_to(PACKAGE).as_posix() for path in _closure(set(modules))}
+    return {path.relative_to(PACKAGE).as_posix() for path in closure(set(modules))}
 
 
 def test_a_design_depends_on_its_own_folder_the_kernel_and_its_policies_and_on_no_other_design() -> None:
@@ -142,22 +141,6 @@ def test_designs_differ_and_presets_of_one_design_agree() -> None:
     assert len({code_digest(), code_digest("megha", "pigeon"), code_digest("megha"), inputs_code_digest()}) == 4
 
 
-def test_comments_docstrings_and_blank_lines_mean_nothing(tmp_path: Path) -> None:
-    bare, dressed = tmp_path / "a.py", tmp_path / "b.py"
-    bare.write_text("def f(x):\n    return x\n")
-    dressed.write_text('"""Says."""\n\n# why\n\ndef f(x):  # what\n    """Says\n    more."""\n\n    return x\n')
-    assert _meaning(bare) == _meaning(dressed)
-    dressed.write_text("def f(x):\n    return x + 1\n")
-    _parsed.cache_clear()
-    assert _meaning(bare) != _meaning(dressed)
-
-
-def test_a_hash_sign_in_a_text_is_no_comment(tmp_path: Path) -> None:
-    path = tmp_path / "a.py"
-    path.write_text('x = "# y"\n')
-    assert _meaning(path) == b'x = "# y"'
-
-
 @pytest.mark.slow
 def test_foreign_code_counts_by_its_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def build(*_: object) -> None:
@@ -166,3 +149,11 @@ def test_foreign_code_counts_by_its_own_file(tmp_path: Path, monkeypatch: pytest
     mine = msgspec.structs.replace(MEGHA, name="mine", build=build)
     monkeypatch.setattr(architectures, "REGISTRY", architectures.REGISTRY | {"mine": mine})
     assert len({code_digest("mine"), code_digest("megha"), code_digest()}) == 3
+
+
+def test_a_recorded_study_with_gangs_is_outlined_where_its_design_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workload, "states_gangs", lambda *_: True)
+    study = compare_spec(("mine", "sparrow"), {"trace": "syn:5x4", "workers": 50}, [0])
+    assert [run.spec.architecture for run in outline(study, recorded_parameters)] == ["mine", "sparrow"]
+    with pytest.raises(InputError, match="mine"):
+        outline(study)

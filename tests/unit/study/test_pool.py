@@ -73,7 +73,7 @@ def test_runs_under_way_are_finished_when_no_more_may_begin(processes: int) -> N
 def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
-        'from volery.study import compare\ncompare("megha", "oracle", trace="syn:5x6", workers=60, processes=2)\n'
+        'from volery import compare\ncompare("megha", "oracle", trace="syn:5x6", workers=60, processes=2)\n'
     )
     ended = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert "ended with status 1 and no answer" in ended.stderr

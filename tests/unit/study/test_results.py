@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.comparison import compare
 from tests.flips import flips
 
 from volery.core.errors import DamagedError, InputError
 from volery.integrity import sealed, unsealed
 from volery.report.folder import read_results
-from volery.study import compare, load_results
+from volery.study import load_results
 from volery.study.results import check_results
 
 

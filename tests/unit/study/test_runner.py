@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 from pyarrow import parquet
+from tests.comparison import compare
 
 from volery.core.errors import InputError
 from volery.metrics import conflicts_per_second
@@ -23,7 +24,6 @@ from volery.study import (
     RunOutcome,
     StudySpec,
     TraceFacts,
-    compare,
     compare_spec,
     load_results,
     run_study,
@@ -166,6 +166,7 @@ def test_a_folder_holds_every_table(tmp_path: Path) -> None:
         "report.html",
         "runs",
         ".lock",
+        "SHA256SUMS",
     }
     jobs = parquet.read_table(tmp_path / "jobs.parquet")
     assert jobs.column_names == [

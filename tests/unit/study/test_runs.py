@@ -144,6 +144,29 @@ def test_a_design_learns_once_from_the_runs_before() -> None:
     assert getattr(again.config, learning.parameter) is getattr(taught.config, learning.parameter)
 
 
+def test_designs_of_one_name_learn_apart() -> None:
+    jobs = "recurring:2x2,tasks=20,mean=10,workers=20,tokens=4"
+    run = RunSpec(trace=jobs, workers=20, architecture="mine", history=jobs)
+    lessons: list[int] = []
+
+    def of(number: int) -> Learning:
+        def learn(*_: object) -> int:
+            lessons.append(number)
+            return number
+
+        return Learning("schedulers", (), learn)
+
+    for number in (3, 4):
+        learning = of(number)
+        mine = msgspec.structs.replace(architectures.lookup("sparrow"), name="mine", capabilities=(learning,))
+        token = architectures.SESSION.set({"mine": mine})
+        try:
+            learned(architectures.ConfiguredDesign(mine, mine.defaults), learning, run, Cluster.uniform(20))
+        finally:
+            architectures.SESSION.reset(token)
+    assert lessons == [3, 4]
+
+
 @pytest.mark.parametrize("design", ["megha", "omega", "sparrow"])
 def test_work_with_tags_is_refused_for_a_design_that_does_not_heed_them(design: str) -> None:
     with pytest.raises(InputError, match=f"^{design}: .*does not heed; take one that does: pipeline:tags=true"):

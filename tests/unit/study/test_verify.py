@@ -18,9 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from tests.comparison import compare
 
 from volery.core.errors import InputError
-from volery.study import ResultsFolder, compare, load_results, verify, write_results_report
+from volery.study import ResultsFolder, load_results, verify, write_results_report
 
 SETTING: dict[str, Any] = {"trace": "syn:20x8", "workers": 60, "constraints": "sharma2011", "cutoff_s": 1.0}
 PAIR = ("oracle", "megha:why=true")

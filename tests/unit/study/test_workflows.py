@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.comparison import compare
 
 from volery.core.errors import InputError
-from volery.study import compare
 from volery.study.plan import inputs_key
 from volery.study.runs import execute
 from volery.study.spec import RunSpec

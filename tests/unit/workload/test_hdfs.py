@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from tests.comparison import compare
 
 from volery.core.errors import InputError
-from volery.study import compare
 from volery.workload import load_cluster, load_trace, with_blocks
 from volery.workload.hdfs import BINS, machine_racks
 

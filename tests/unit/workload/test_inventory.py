@@ -11,7 +11,7 @@ import pytest
 from volery.core.errors import InputError
 from volery.workload import counted_resources, load_cluster
 from volery.workload.clusters import read_inventory
-from volery.workload.formats.columns.kubernetes import quantity
+from volery.workload.formats.columns.kubernetes import pod_cpu, pod_gpus, pod_memory, quantity
 from volery.workload.inventory import ListedMachine, write_machines
 
 CONF = """\
@@ -349,3 +349,49 @@ def test_a_slurm_conf_that_includes_a_file_is_turned_into_a_file_of_machines_fir
         InputError, match=r"includes other files; make a file of machines of it with `volery trace mach"
     ):
         load_cluster(1, machines=path, resources=("cpu_milli",))
+
+
+@pytest.mark.parametrize("wrong", [{"cpus": 0}, {"cpus": -4}, {"real_memory": 0}, {"temporary_disk": -1}])
+def test_a_node_of_slurm_with_an_offer_below_zero_is_refused(tmp_path: Path, wrong: dict[str, int]) -> None:
+    with pytest.raises(InputError, match=r"node n0: offers .*; give CPUs and memory from 1"):
+        read_inventory(stored(tmp_path, slurm_nodes(tres="", **wrong), "nodes.json"))
+
+
+@pytest.mark.parametrize("name", ["cpu", "memory", "nvidia.com/gpu"])
+def test_a_node_of_kubernetes_with_an_offer_below_zero_is_refused(tmp_path: Path, name: str) -> None:
+    node = kube_node("a")
+    node["status"]["allocatable"][name] = "-2"
+    with pytest.raises(InputError, match=rf"node a: status\.allocatable\.{name}: '-2' is no offer above 0; mend it"):
+        read_inventory(stored(tmp_path, kube_nodes(node), "nodes.json"))
+
+
+def test_a_node_that_is_listed_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="node a: is listed twice; keep one"):
+        read_inventory(stored(tmp_path, kube_nodes(kube_node("a"), kube_node("a")), "nodes.json"))
+    with pytest.raises(InputError, match="node n1: is listed twice; keep one"):
+        read_inventory(stored(tmp_path, slurm_nodes(name="n1"), "nodes.json"))
+
+
+def test_numbers_of_endless_digits_are_refused(tmp_path: Path) -> None:
+    for text in ("1e99999999999999999999", "1e999", "9" * 5000):
+        with pytest.raises(ValueError, match="is more than any quantity of Kubernetes"):
+            quantity(text)
+    digits = "9" * 5000
+    for line in (f"NodeName=a CPUs={digits}", f"NodeName=a Gres=gpu:{digits}", f"NodeName=a[1-{digits}]"):
+        with pytest.raises(InputError, match=r"slurm\.conf:1: "):
+            read_inventory(stored(tmp_path, f"{line}\n", "slurm.conf"))
+
+
+def test_slices_of_a_gpu_are_parts_of_one_and_names_that_end_alike_are_others(tmp_path: Path) -> None:
+    offers = {"nvidia.com/mig-1g.5gb": "7", "nvidia.com/mig-3g.20gb": "2", "example.com/vcpu": "9", "x.y/memory": "1"}
+    path = stored(tmp_path, kube_nodes(kube_node("a", **offers)), "nodes.json")
+    node = read_inventory(path).machines[0]
+    assert node.amounts["gpu_milli"] == 7 * 142 + 2 * 428
+    assert node.amounts["cpu_milli"] == read_inventory(
+        stored(tmp_path, kube_nodes(kube_node("a")), "plain.json")
+    ).machines[0].amounts["cpu_milli"]  # fmt: skip
+
+    asked = {"cpu": "2", "memory": "1Gi", **offers, "example.com/gpu": "1", "nvidia.com/gpu": "2"}
+    pod = json.dumps({"containers": [{"resources": {"requests": asked}}], "overhead": {"example.com/vcpu": "1"}})
+    assert (pod_cpu(pod), pod_memory(pod)) == (2, 1 << 30)
+    assert pod_gpus(pod) == pytest.approx(3 + 7 * 0.142 + 2 * 0.428)

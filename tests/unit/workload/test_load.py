@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from tests.comparison import compare
 
 from volery.core.errors import InputError
 from volery.core.model import NEVER, Cluster
 from volery.core.trace import Trace
-from volery.study import compare
 from volery.workload import at_load, cutoff_of, load_cluster, load_trace, machines_for, offered_load
 from volery.workload.arrays import view
 from volery.workload.load import check_load_of_spec

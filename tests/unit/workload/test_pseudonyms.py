@@ -63,6 +63,24 @@ def test_names_and_ids_are_keyed_hashes_and_nothing_else_moves(tmp_path: Path) -
     assert "keyed hashes" in manifest.remarks[-1]
 
 
+def test_no_word_of_a_map_of_ones_own_is_in_the_table(tmp_path: Path) -> None:
+    words = "id,came,begun,ended,QUEUE\n" + "1,0,1,2,a\n1,0,3,4,a\n2,0,1,2,hidden\n" * 2
+    (tmp_path / "t.csv").write_text(words)
+    columns = "".join(f'{to} = {{ column = "{name}", unit = "s" }}\n'
+                      for to, name in (("submit", "came"), ("start", "begun"), ("end", "ended")))  # fmt: skip
+    (tmp_path / "m.toml").write_text(
+        'name = "ACME"\ntitle = "log of ACME"\nremarks = ["as Bob of ACME told"]\n[source]\nattempts = true\n'
+        f'[columns]\njob = "id"\n{columns}[[filter]]\ncolumn = "QUEUE"\ndrop = ["hidden"]\nreason = "of ACME"\n'
+        '[[filter]]\ncolumn = "QUEUE"\ndrop = ["b"]\n'
+    )
+    output = tmp_path / "o.parquet"
+    anonymise(tmp_path / "t.csv", output, KEY, columns=str(tmp_path / "m.toml"))
+    manifest = manifest_of(output)
+    assert manifest.format == "columns"
+    assert manifest.noticed == {"notices of the map of columns, whose words are left out": 5}
+    assert not [word for word in (b"ACME", b"Bob", b"QUEUE", b"hidden") if word in output.read_bytes()]
+
+
 def test_the_construction_is_the_one_of_rfc_2104() -> None:
     assert digest("user", "ann") == hmac.new(bytes.fromhex(KEY), b"user\0ann", "sha256").hexdigest()[:16]
 

@@ -9,7 +9,8 @@ Deviates A job is a gang, or an array with an element per task, or one task. Tim
          interrupted, and a loop runs only when something has changed: the main loop at half seconds, the backfill loop
          at whole ones. All resources are consumed, memory too. A requeued job is eligible after cred_expire.
          PreemptMode=CANCEL gives up the tasks. Not modelled: SUSPEND and gang scheduling, GraceTime, features,
-         licenses, topology, limits of associations and QOS, CompleteWait, federations, heterogeneous jobs.
+         licenses, topology beyond one rack for a gang, limits of associations and QOS, CompleteWait, federations,
+         heterogeneous jobs.
 """
 
 from __future__ import annotations
@@ -56,9 +57,8 @@ def build_with(controller_class: type[Controller], cluster: Cluster, config: Slu
         raise InputError(f"{PLACE}conf", problem)
     table = NodeFacts(cluster, weights_of(config, len(cluster.slots)))
     partitions, default = partitions_of(config, table.every)
-    is_exclusive = config.SelectType == "select/linear"
-    reservations = reservations_of(config, table.every)
-    site = SlurmSite(partitions, default, bool(config.PartitionName), is_exclusive, reservations)
+    is_exclusive, is_divided = config.SelectType == "select/linear", bool(config.PartitionName)
+    site = SlurmSite(partitions, default, is_exclusive, reservations_of(config, table.every), is_divided)
     fit = Fit(table, cluster.resources, site)
 
     core_count = sum([fit.node_cores(node) for node in range(len(cluster.slots))])
@@ -66,7 +66,7 @@ def build_with(controller_class: type[Controller], cluster: Cluster, config: Slu
 
     controller = controller_class(table, site, fit, config, priorities, preemption_of(config))
     deployment = with_nodes(cluster, SCHEDULER, controller)
-    return deployment.replaced(Refusals(fit.refuses)).replaced(GangPlacement(unlike_members=False))
+    return deployment.replaced(Refusals(fit.refuses)).replaced(GangPlacement(unlike_members=False, racks=True))
 
 
 SLURM = Architecture(
@@ -105,7 +105,9 @@ SLURM = Architecture(
         "constraints": "",
         "amounts": "",
         "gangs": "",
+        "racks": "",
         "priorities": "",
+        "partitions": "PartitionName",
         "users": "PriorityWeightFairshare or qos or reservations or bf_max_job_user or bf_max_job_user_part",
     },
 )

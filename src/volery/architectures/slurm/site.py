@@ -18,20 +18,20 @@ class SlurmSite(msgspec.Struct, frozen=True):
     Args:
         partitions: Partitions by name.
         default: SlurmPartition of jobs that name none.
-        is_named: False if no partition was configured: then the one that there is takes all jobs, whatever they name.
         is_exclusive: True if all jobs are given whole nodes (select/linear).
         reservations: Advance reservations.
+        is_divided: True where partitions were configured; else the jobs of every partition belong to the one.
     """
 
     partitions: Mapping[str, SlurmPartition]
     default: SlurmPartition
-    is_named: bool = True
     is_exclusive: bool = False
     reservations: tuple[AdvanceReservation, ...] = ()
+    is_divided: bool = True
 
     def partition_of(self, job: Job) -> SlurmPartition | None:
         """The partition of a job; None: there is none of that name."""
-        return self.partitions.get(job.partition) if job.partition and self.is_named else self.default
+        return self.partitions.get(job.partition) if job.partition and self.is_divided else self.default
 
     def allowed(self, job: QueuedJob, begin_s: int, end_s: int) -> tuple[int, int]:
         """Return the nodes that a job may have from a time to another, and the time after which it may have others."""
@@ -81,9 +81,9 @@ class Fit:
             for task in tasks:
                 constraints |= task.constraints
             # Its first tasks may have come alone: the others are taken to be like them.
-            count = job.task_count
-            nodes, cores = min(job.gang.nodes, count), count * self.cores(request)
-            need = JobNeed(count, nodes, job.gang.tasks_per_node, request, constraints, is_exclusive, cores)
+            count, gang = job.task_count, job.gang
+            nodes, cores = min(gang.nodes, count), count * self.cores(request)
+            need = JobNeed(count, nodes, gang.tasks_per_node, request, constraints, is_exclusive, cores, gang)
             return [(need, [tuple(tasks)])]
 
         elements: dict[JobNeed, list[Element]] = {}

@@ -6,6 +6,7 @@ from array import array
 
 import msgspec
 import pytest
+from tests.comparison import compare
 from tests.unit.architectures.pipeline.runs import job_of, run, starts
 
 from volery.conformance.cases import trace_of
@@ -13,7 +14,6 @@ from volery.core.errors import InputError
 from volery.core.locality import with_replicas
 from volery.core.model import SECOND, Cluster
 from volery.core.trace import Trace
-from volery.study import compare
 
 WAITS = {"R3": "delay/node_wait_s:2/rack_wait_s:3"}
 SIX = Cluster(constraints=(0,) * 6, slots=(1,) * 6, racks=(0, 0, 1, 1, 2, 2))

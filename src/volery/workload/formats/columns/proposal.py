@@ -26,12 +26,14 @@ from volery.workload.files import numbered_lines
 from volery.workload.formats.columns.maps import TARGETS
 from volery.workload.formats.columns.records import text_of
 from volery.workload.formats.columns.values import CLOCK, MEMORY
-from volery.workload.formats.source import Head, document, is_number, moment, parquet_parts
+from volery.workload.formats.source import Head, document, fields, is_number, moment, parquet_parts
 
 PAGE: Final = "docs/how-to/read-a-table.md"
 SAMPLE_ROWS: Final = 1000
 SHOWN: Final = 3
 """Values of a column that a comment shows."""
+TWO_PARTS: Final = re.compile(r"\d+:\d+(?:\.\d+)?")
+"""Durations that may be minutes with seconds, or hours with minutes."""
 SEPARATORS: Final = (",", ";", "\t", "|")
 MOMENT: Final = "(time|at|date|ts|timestamp)?"
 NAMES: Final = {
@@ -150,8 +152,8 @@ def _text(
         needed.remove("submit")
 
     parts = [
-        f"# A proposal for {path.name}, from the names of its columns and its first rows. Check and edit it;",
-        f"# then: volery trace doctor {path.name} --columns FILE.toml  (keys: {PAGE})",
+        f"# A proposal for {_shown(path.name)}, from the names of its columns and its first rows. Check and edit it;",
+        f"# then: volery trace doctor {_shown(path.name)} --columns FILE.toml  (keys: {PAGE})",
         "",
         "[source]",
         *table.source,
@@ -161,7 +163,7 @@ def _text(
         *[f'# {target} = "?"  # needed, and no column looks like it' for target in needed],
     ]
     if unplaced:
-        shown = [f"{name} ({_examples(table.columns[name])})" for name in unplaced]
+        shown = [f"{_shown(name)} ({_examples(table.columns[name])})" for name in unplaced]
         parts += ["", "# Columns without a target:", *[f"#   {text}" for text in shown]]
     if further := [target for target in lacking if target not in needed]:
         parts.append(f"# Targets without a column: {', '.join(further)}")
@@ -198,7 +200,7 @@ def _json_beginning(path: Path, head: Head) -> Table:
     Raises:
         InputError: there are none.
     """
-    with suppress(msgspec.MsgspecError):
+    with suppress(msgspec.MsgspecError, RecursionError):
         rows = [msgspec.json.decode(line, type=dict[str, Any]) for line in head.lines]
         if len(rows) > 1:
             return Table(['form = "json-lines"'], _flattened(rows))
@@ -207,7 +209,7 @@ def _json_beginning(path: Path, head: Head) -> Table:
     lists = content if isinstance(content, dict) else {"": content}
     for keys, rows in lists.items():
         if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
-            source = ['form = "json"', *([f"rows = {json.dumps(keys)}"] if keys else [])]
+            source = ['form = "json"', *([f"rows = {_quoted(keys)}"] if keys else [])]
             return Table(source, _flattened(rows[:SAMPLE_ROWS]))
     raise InputError(str(path), f"holds no list of objects that could be rows; {PAGE} shows the forms that are read")
 
@@ -232,7 +234,7 @@ def _text_beginning(path: Path, head: Head) -> Table:
     """The first rows of a text; the separator is the one that cuts most lines into equally many fields."""
 
     def widths(separator: str) -> tuple[int, int]:
-        counts = [len(row) for row in csv.reader(head.lines, delimiter=separator)]
+        counts = [len(fields(line, separator)) for line in head.lines]
         common = max(counts, key=counts.count)
         return (counts.count(common), common) if common > 1 else (0, 0)
 
@@ -242,13 +244,20 @@ def _text_beginning(path: Path, head: Head) -> Table:
         raise InputError(f"{path}:1", problem)
 
     lines = (line.decode("utf-8", "replace").rstrip("\r\n") + "\n" for _, line in numbered_lines(path))
-    rows = [row for row in csv.reader(itertools.islice(lines, SAMPLE_ROWS), delimiter=separator) if any(row)]
+    reader = csv.reader(itertools.islice(lines, SAMPLE_ROWS), delimiter=separator)
+    try:
+        rows = [row for row in reader if any(map(str.strip, row))]
+    except csv.Error as error:
+        problem = f"is no row of a table: {error}; mend the quotes"
+        raise InputError(f"{path}:{reader.line_num}", problem) from None
+    if not rows:
+        raise InputError(f"{path}:1", f"holds separators alone; {PAGE} shows the forms that are read")
     names = [name.strip() for name in rows[0]]
     source = [f"separator = {json.dumps(separator)}"]
 
     if any(map(is_number, names)) or len({*names}) < len(names):
         names = [f"column{number}" for number in range(1, len(names) + 1)]
-        source.append(f"names = {json.dumps(names)}  # the file has no header line; give the columns names")
+        source.append(f"names = {_listed(names)}  # the file has no header line; give the columns names")
     else:
         rows = rows[1:]
 
@@ -286,13 +295,16 @@ def _entry(target: str, name: str, values: Sequence[str], unit: str) -> str | No
         if are_numbers and kind != "cores":
             extra = {"unit": unit or ("s" if kind == "duration" else "MiB")}
             guess = "" if unit else "; the unit is a guess"
+        elif kind == "duration" and any(TWO_PARTS.fullmatch(value) for value in values):
+            extra = {"unit": "h"} if unit == "h" else {}
+            guess = f"; {'hours:minutes' if unit == 'h' else 'minutes:seconds'} is a guess"
         elif unit in ("milli", "percent"):
             extra = {"unit": unit}
     elif kind in ("count", "priority") and not all(is_number(value) for value in values):
         return None
 
-    tables = ", ".join(f"{key} = {json.dumps(value)}" for key, value in {"column": name, **extra}.items())
-    form = f"{{ {tables} }}" if extra else json.dumps(name, ensure_ascii=False)
+    tables = ", ".join(f"{key} = {_quoted(value)}" for key, value in {"column": name, **extra}.items())
+    form = f"{{ {tables} }}" if extra else _quoted(name)
     return f"{target} = {form}  # {_examples(values)}{guess}"
 
 
@@ -337,13 +349,26 @@ def _states(values: Sequence[str]) -> list[str]:
     return [
         "[states]",
         "# finished: ran to its end; failed, killed, evicted, lost: ran, if it has a start; waiting: never started",
-        *[f"{status} = {json.dumps(words, ensure_ascii=False)}" for status, words in placed.items()],
-        *([f"# Words without a status: {', '.join(unknown)}"] if unknown else []),
+        *[f"{status} = {_listed(words)}" for status, words in placed.items()],
+        *([f"# Words without a status: {_shown(', '.join(unknown))}"] if unknown else []),
     ]
 
 
 def _examples(values: Sequence[str]) -> str:
     """Some values of a column, for a comment in one line."""
     shown = list(itertools.islice(dict.fromkeys(values), SHOWN))
-    texts = ["".join(sign if sign.isprintable() else " " for sign in value[:40]) for value in shown]
-    return ", ".join(texts) or "no value in the first rows"
+    return ", ".join(_shown(value[:40]) for value in shown) or "no value in the first rows"
+
+
+def _shown(text: str) -> str:
+    """A text for a comment, in one line."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)
+
+
+def _quoted(text: str) -> str:
+    """A string of TOML, which takes signs beyond 16 bits as they are, and no DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _listed(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(_quoted, texts))}]"

@@ -1,7 +1,7 @@
 """Rows of a mapped file as columns of texts, a part of the file at a time, with the line of each row.
 
-Texts with a separator (CSV, TSV, the output of `sacct -P`), lines of JSON, one JSON document, parquet, and lines of
-`KEY=value` pairs. Other forms are readers of their own in `READERS`.
+Texts with a separator (CSV, TSV, the output of `sacct -P`), lines of JSON, one JSON document, parquet, lines of
+`KEY=value` pairs, and ClassAds. Other forms are readers of their own in `READERS`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,23 @@ from volery.workload.table import BATCH_ROWS
 
 JOINED_LINES_MAX: Final = 1000
 """A field that goes on for longer has lost its end."""
+WAYS_MAX: Final = 2000
+"""Ways to share separators among columns that are tried for a row."""
 SPILLED: Final = "rows of which a {} holds separators"
 JOINED: Final = "rows of which a {} holds line ends"
 UNDECODED: Final = "lines with bytes that are no UTF-8"
+REPEATED_ATTRIBUTES: Final = "attributes that an ad has twice, of which the last counts"
 REPEATED_KEYS: Final = "lines that have a key twice, of which the last counts"
 
+AD_LINE: Final = re.compile(r"([A-Za-z_]\w*) = (\S.*)")
+"""An attribute of a ClassAd as `condor_history -long` writes it."""
+AD_END: Final = "***"
+"""Beginning of the line behind each ClassAd in a history file of HTCondor."""
+AD_LITERAL: Final = re.compile(r"[+-]?\.?\d[\w.+-]*|true|false|undefined|error", re.IGNORECASE)
+
 CLOCKS: Final = ("submit", "start", "end")
-CLOCK_LIKE: Final = re.compile(r"[\d\s:./,TZ+-]*")
-"""Texts that may be times."""
+CLOCK_LIKE: Final = re.compile(r"(?!(?:\d+-)?\d+(?::\d+)+$)[\d\s:./,TZ+-]*")
+"""Texts that may be times; a duration as 1-02:03:04 is none."""
 
 Row = tuple[int, Sequence[str | None]]
 """The line of a row, and its fields in the order of the names."""
@@ -66,10 +75,17 @@ def chunks(names: Sequence[str], rows: Iterable[Row], present: Iterable[str]) ->
     wanted_places = {name: places[name] for name in present if name in places}
 
     iterator = iter(rows)
-    while part := list(itertools.islice(iterator, BATCH_ROWS)):
-        lines, texts = zip(*part, strict=True)
-        columns = list(zip(*texts, strict=True))
-        yield Chunk(lines, {name: pa.array(columns[place], pa.string()) for name, place in wanted_places.items()})
+    while (chunk := _chunk(list(itertools.islice(iterator, BATCH_ROWS)), wanted_places)) is not None:
+        yield chunk
+
+
+def _chunk(part: Sequence[Row], places: Mapping[str, int]) -> Chunk | None:
+    """Rows as columns, after which nothing holds the rows; None: there are none."""
+    if not part:
+        return None
+    lines, texts = zip(*part, strict=True)
+    columns = list(zip(*texts, strict=True))
+    return Chunk(lines, {name: pa.array(columns[place], pa.string()) for name, place in places.items()})
 
 
 def check_names(path: Path, column_map: ColumnMap, names: Iterable[str]) -> None:
@@ -212,9 +228,7 @@ def _spilled(
     too_many = len(words) - len(names)
     first_way: list[str] | None = None
 
-    for shares in itertools.product(range(too_many, -1, -1), repeat=len(spill)):
-        if sum(shares) != too_many:
-            continue
+    for shares in itertools.islice(_ways(too_many, len(spill)), WAYS_MAX):
         extra = dict(zip(spill, shares, strict=True))
         row, at = [], 0
         for name in names:
@@ -225,6 +239,17 @@ def _spilled(
         if all(row[place] in source.missing or CLOCK_LIKE.fullmatch(row[place]) for place in clocks):
             return row
     return first_way or words
+
+
+def _ways(count: int, columns: int) -> Iterator[tuple[int, ...]]:
+    """The ways to share so many separators among columns: first all to one, then the more to the left the sooner."""
+    for place in range(columns):
+        yield tuple(count if column == place else 0 for column in range(columns))
+    for bars in itertools.combinations(range(count + columns - 2, -1, -1), columns - 1):
+        bounds = [count + columns - 1, *bars, -1]
+        shares = tuple(high - low - 1 for high, low in itertools.pairwise(bounds))[::-1]
+        if max(shares) < count:
+            yield shares
 
 
 def pair_chunks(path: Path, column_map: ColumnMap, noticed: Noticed) -> Iterator[Chunk]:
@@ -248,7 +273,7 @@ def _pair_rows(path: Path, names: Sequence[str], noticed: Noticed) -> Iterator[R
         pieces = keys.split("\n".join(pending).rstrip())
         values = dict(zip(pieces[1::2], pieces[2::2], strict=True))
         noticed[REPEATED_KEYS] += len(values) < len(pieces) // 2
-        noticed[JOINED.format("value")] += len(pending) > 1
+        noticed[JOINED.format("value")] += any("\n" in text.strip() for text in values.values())
         return began, [values.get(name) for name in names]
 
     for number, text in _texts(path, noticed):
@@ -313,12 +338,46 @@ def json_line_chunks(path: Path, column_map: ColumnMap, noticed: Noticed) -> Ite
                 continue
             try:
                 yield number, msgspec.json.decode(text, type=dict[str, Any])
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, RecursionError) as error:
                 raise InputError(
                     f"{path}:{number}", f"is no object of JSON: {error}; mend or delete the line"
                 ) from None
 
     return _json_chunks(path, column_map, objects())
+
+
+def ad_chunks(path: Path, column_map: ColumnMap, noticed: Noticed) -> Iterator[Chunk]:
+    """The rows of a text of ClassAds, an attribute a line, with a blank line behind each (HTCondor manual).
+
+    Raises:
+        InputError: a line is no attribute.
+    """
+
+    def ads() -> Iterator[tuple[int, dict[str, str]]]:
+        ad: dict[str, str] = {}
+        began = 1
+        for number, text in _texts(path, noticed):
+            attribute = AD_LINE.fullmatch(text.strip())
+            if attribute is not None:
+                began = began if ad else number
+                noticed[REPEATED_ATTRIBUTES] += attribute[1] in ad
+                ad[attribute[1]] = ad_value(attribute[2])
+            elif text.strip() and not text.startswith(AD_END):
+                raise InputError(f"{path}:{number}", f"{text[:40]!r} is no attribute as Name = value; mend the line")
+            elif ad:
+                yield began, ad
+                ad = {}
+        if ad:
+            yield began, ad
+
+    return _json_chunks(path, column_map, ads())
+
+
+def ad_value(text: str) -> str:
+    """The text of a value of a ClassAd; an expression becomes `/Expr(...)/`, as in the JSON output of HTCondor."""
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        return re.sub(r"\\(.)", r"\1", text[1:-1])
+    return text if AD_LITERAL.fullmatch(text) else f"/Expr({text})/"
 
 
 def json_chunks(path: Path, column_map: ColumnMap, _noticed: Noticed) -> Iterator[Chunk]:
@@ -352,12 +411,25 @@ def parquet_chunks(path: Path, column_map: ColumnMap, _noticed: Noticed) -> Iter
                 names = [name for name in column_map.source_names if name in present]
 
                 for batch in file.iter_batches(BATCH_ROWS, columns=names):
-                    texts = {name: pc.cast(batch.column(name), pa.string()) for name in names}
+                    texts = {name: _cast(batch.column(name), f"{part}:{first}", name) for name in names}
                     yield Chunk(range(first, first + batch.num_rows), texts)
                     first += batch.num_rows
         except (OSError, pa.ArrowException) as error:
             problem = (str(error).splitlines() or [""])[0]
             raise InputError(f"{part}:{first}", f"cannot be read: {problem}; fetch it again") from None
+
+
+def _cast(values: pa.Array, place: str, name: str) -> pa.Array:
+    """The values of a parquet column as texts.
+
+    Raises:
+        InputError: it holds lists, objects, or bytes that are no text.
+    """
+    try:
+        return pc.cast(values, pa.string())
+    except pa.ArrowException:
+        problem = f"the column {name!r} is {values.type}, no text, number or time; map another, or write it as text"
+        raise InputError(place, problem) from None
 
 
 READERS: Final[Mapping[str, Reader]] = {
@@ -366,5 +438,6 @@ READERS: Final[Mapping[str, Reader]] = {
     "json": json_chunks,
     "parquet": parquet_chunks,
     "pairs": pair_chunks,
+    "ads": ad_chunks,
 }
 """Readers by the forms that maps write."""

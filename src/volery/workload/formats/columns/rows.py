@@ -26,7 +26,7 @@ from volery.workload.formats.columns.maps import TARGETS, ColumnMap, Filter, Sou
 from volery.workload.formats.columns.records import READERS, Chunk
 from volery.workload.formats.columns.values import Kind, Values, zone_of
 from volery.workload.formats.source import Noticed
-from volery.workload.omissions import true_mask
+from volery.workload.omissions import ENDED_BADLY, true_mask
 from volery.workload.table import SCHEMA
 
 FILTERED: Final = "rows that the filter of {} passes over"
@@ -34,6 +34,7 @@ AFTER_WINDOW: Final = "rows submitted after the window"
 BEFORE_WINDOW: Final = "rows that ended before the window"
 CAME_BEFORE: Final = "submitted before the window, and come with its begin"
 UNEVEN: Final = "cores or devices that do not divide by the nodes or tasks are rounded up for each"
+BRIEF: Final = "ended at the time of their start without finishing, so held no machine"
 ATTEMPTS: Final = "rows of further attempts of a job, each of which is replayed"
 UNLIKE_RUNTIME: Final = "rows whose runtime is not end minus start, of which the runtime counts"
 TYPES: Final = {
@@ -48,11 +49,20 @@ TYPES: Final = {
 MISFIT_US: Final = 1_000_000
 """Difference of a runtime and its times that comes of seconds that were cut."""
 
-CLOCKS: Final = ("submit_us", "start_us", "end_us", "deadline_us")
+CLOCKS: Final = ("submit_us", "start_us", "end_us", "deadline_us", "task_submit_us")
 UNIT: Final = 1000.0
 """Thousandths in a core or device."""
-DEPENDENCY: Final = re.compile(r"\b\d[\w+]*")
-"""Ids of jobs in a dependency, as `afterok:101:102,afterany:103_2`."""
+DEPENDENCY: Final = re.compile(r"[^\s,;:?|&!()\[\]\"']+")
+"""Words of a dependency, as `afterok:101:102,afterany:103_2`, `done(a)` or `a;b`."""
+NO_DEPENDENCY: Final = re.compile(
+    r"(after|before)(any|ok|notok|corr|burstbuffer)?|singleton|expand|on|done|ended|exit|started|(un)?fulfilled|failed"
+    r"|null|none|nan|n/a|-1",
+    re.IGNORECASE,
+)
+"""Words of a dependency that are no ids of jobs."""
+NO_END: Final = np.iinfo(np.int64).min
+"""End of a row that states none."""
+ATTEMPT_COLUMNS: Final = ("task", "submit_us", "task_submit_us", "parents")
 
 Mask = NDArray[np.bool_]
 
@@ -75,7 +85,9 @@ class MappedRows:
         self._missing = frozenset(["", *column_map.source.missing])
         self._window_us = self._moments()
         self._ends_us: dict[int, int | None] = {}
+        self._alone = np.empty((2, 0), np.int64)
         self._attempt_counts: Counter[int] = Counter()
+        self._first_cluster = ""
         self._rows = self._rows_in_window = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -187,7 +199,7 @@ class MappedRows:
         return pa.array(values, TYPES.get(kind, pa.string())).take(encoded.indices)
 
     def _times(self, chunk: Chunk) -> dict[str, Any]:
-        """Submissions, starts, ends and runtimes; what only others state together is made of them."""
+        """Submissions, starts, ends and runtimes, of which some are made of others, and whether these misfit."""
         times = {target: self._column(target, chunk) for target in ("submit", "start", "end", "wait", "runtime")}
         times["start"] = self._after(times["submit"], "start", chunk, times["start"])
         times["start"] = pc.coalesce(times["start"], pc.add(times["submit"], times.pop("wait")))
@@ -195,9 +207,7 @@ class MappedRows:
 
         span_us = pc.subtract(times["end"], times["start"])
         span_us = pc.if_else(pc.less(span_us, 0), pa.scalar(None, pa.int64()), span_us)
-        misfit = pc.greater(pc.abs(pc.subtract(times["runtime"], span_us)), MISFIT_US)
-        self._noticed[UNLIKE_RUNTIME] += pc.sum(misfit).as_py() or 0
-
+        times["misfit"] = pc.greater(pc.abs(pc.subtract(times["runtime"], span_us)), MISFIT_US)
         times["runtime"] = pc.coalesce(times["runtime"], span_us)
         times["end"] = pc.coalesce(times["end"], pc.add(times["start"], times["runtime"]))
         return times
@@ -221,6 +231,7 @@ class MappedRows:
         columns: dict[str, Any] = {
             name: self._column(name, chunk) for name in ("job", "task", "user", "group", "partition", "priority")
         }
+        columns["job"] = self._job_ids(columns["job"], chunk)
         columns["task"] = pc.fill_null(columns["task"], "0")
         columns["line"] = pa.array(chunk.lines, pa.int64())
         columns["parents"] = self._dependencies(chunk)
@@ -235,8 +246,14 @@ class MappedRows:
         # What has not ended has no end, and what has not started has not run for no time.
         is_open = _true(pc.is_in(status, value_set=pa.array(["running", "waiting"])))
         has_no_start = _true(pc.and_(pc.is_null(times["start"]), pc.equal(times["runtime"], 0)))
+        self._noticed[UNLIKE_RUNTIME] += pc.sum(pc.and_(times["misfit"], pc.invert(is_open))).as_py() or 0
         columns["end_us"] = _null_where(is_open, columns["end_us"])
-        columns["runtime_us"] = _null_where(pc.or_(is_open, has_no_start), columns["runtime_us"])
+        # Managers estimate when a job that waits will start.
+        columns["start_us"] = _null_where(_true(pc.equal(status, "waiting")), columns["start_us"])
+        has_started = pc.and_(pc.is_valid(times["start"]), pc.equal(times["runtime"], 0))
+        is_brief = _true(pc.and_(pc.is_in(status, value_set=ENDED_BADLY), has_started))
+        columns["left_out"] = _null_where(pc.invert(is_brief), pa.array([BRIEF] * len(status)))
+        columns["runtime_us"] = _null_where(pc.or_(pc.or_(is_open, has_no_start), is_brief), columns["runtime_us"])
         if self._map.source.attempts:
             columns |= self._attempts(columns)
 
@@ -249,8 +266,13 @@ class MappedRows:
         one = pa.scalar(1, pa.int64())
         nodes, tasks, array = (self._column(name, chunk) for name in ("nodes", "tasks", "array"))
         counts = {"node": pc.fill_null(nodes, 1), "task": pc.coalesce(tasks, nodes, one)}
+        # What ran had a node and a task, also where its source states 0 of them.
+        if self._map.states_runs:
+            counts = {name: pc.max_element_wise(count, 1) for name, count in counts.items()}
         # Each node holds a part of the job, and be it without a task.
         size = pc.max_element_wise(counts["task"], counts["node"]) if self._map.given("nodes") else counts["task"]
+        # Each of the jobs that a row of an array stands for asks for all that the row states.
+        size = pc.if_else(pc.is_valid(array), 1, size)
 
         cores = self._amounts("cores", chunk, counts)
         counts["core"] = pc.divide(cores, UNIT)
@@ -267,6 +289,7 @@ class MappedRows:
             "instances": pc.coalesce(array, pc.if_else(is_gang, one, size)),
             "gang_tasks": _null_where(pc.invert(is_gang), size),
             "gang_nodes": _null_where(pc.invert(is_gang), nodes),
+            "gang_rack": _null_where(pc.invert(is_gang), self._column("rack", chunk)),
             "cpu_milli": cpu_milli,
             "gpu_milli": gpu_milli,
             "memory_mb": memory_mb,
@@ -277,29 +300,77 @@ class MappedRows:
         """True where a map states what each task asks for, so that no part has to be whole."""
         return all(entry.per == "task" for entry in self._map.given(target))
 
+    def _job_ids(self, jobs: pa.Array, chunk: Chunk) -> pa.Array:
+        """Ids of jobs: those of other clusters than the first of the file begin with the cluster, as `B/5`."""
+        clusters = self._column("cluster", chunk)
+        if clusters.null_count == len(clusters):
+            return jobs
+        self._first_cluster = self._first_cluster or str(pc.drop_null(clusters)[0])
+        is_other = _true(pc.not_equal(clusters, self._first_cluster))
+        return pc.if_else(is_other, pc.binary_join_element_wise(clusters, jobs, "/"), jobs)
+
     def _attempts(self, columns: dict[str, Any]) -> dict[str, pa.Array]:
         """Tasks and submissions of rows, where further ones of a job are attempts: a task each, one by one."""
         submits_us, tasks = columns["submit_us"].to_pylist(), columns["task"].to_pylist()
-        rows = zip(columns["job"].to_pylist(), list(submits_us), columns["end_us"].to_pylist(), strict=True)
+        starts_us, ends_us = columns["start_us"].to_pylist(), columns["end_us"].to_pylist()
+        keys = np.array(list(map(hash, zip(columns["job"].to_pylist(), tasks, strict=True))), np.int64)
+        has_tasks = bool(self._map.given("task"))
+        # Dependencies make one job of all rows of a job: only waits and submissions keep its attempts apart there.
+        parents = columns["parents"].to_pylist() if self._map.given("dependency") else None
+        comes_us: list[int | None] = [None] * len(tasks)
 
-        for row, (job, submit_us, end_us) in enumerate(rows):
-            key = hash(job)  # the texts themselves would be most of a large trace
+        for row in np.flatnonzero(self._have_several(keys, columns["end_us"])).tolist():
+            key, task, submit_us, start_us = int(keys[row]), tasks[row], submits_us[row], starts_us[row]
             if key in self._ends_us:
                 self._attempt_counts[key] += 1
                 self._noticed[ATTEMPTS] += 1
-                tasks[row] = str(self._attempt_counts[key])
+                number = self._attempt_counts[key]
+                tasks[row] = f"{task}+{number}" if has_tasks else str(number)
                 # Without a submission of its own it came when the attempt before ended, as a requeued job does.
                 if submit_us is not None and (earlier_end_us := self._ends_us[key]) is not None:
-                    submits_us[row] = max(submit_us, earlier_end_us)
-            self._ends_us[key] = end_us
-        return {"task": pa.array(tasks, pa.string()), "submit_us": pa.array(submits_us, pa.int64())}
+                    # Rows that ran at the same time are none of one job; a submission stays before its start.
+                    latest_us = earlier_end_us if start_us is None else min(earlier_end_us, start_us)
+                    submits_us[row] = max(submit_us, latest_us)
+                if parents is not None:
+                    comes_us[row] = submits_us[row]
+                    earlier = f"{task}+{number - 1}" if has_tasks else str(number - 1)
+                    parents[row] = [*(parents[row] or ()), task if number == 1 else earlier]
+            self._ends_us[key] = ends_us[row]
+
+        values = tasks, submits_us, comes_us, columns["parents"] if parents is None else parents
+        return {
+            name: pa.array(texts, SCHEMA.field(name).type) for name, texts in zip(ATTEMPT_COLUMNS, values, strict=True)
+        }
+
+    def _have_several(self, keys: NDArray[np.int64], ends_us: pa.Array) -> Mask:
+        """Rows of jobs that have several so far; `_ends_us` holds the last ends of these, as of the rows before.
+
+        Jobs with a row alone, of which there are millions, are kept as two columns: sorted hashes, and ends.
+        """
+        alone_keys, alone_ends_us = self._alone
+        _, places, row_counts = np.unique(keys, return_inverse=True, return_counts=True)
+        at = np.searchsorted(alone_keys, keys)
+        is_second = np.append(alone_keys, NO_END)[at] == keys
+
+        for row in np.flatnonzero(is_second).tolist():
+            end_us = int(alone_ends_us[at[row]])
+            self._ends_us.setdefault(int(keys[row]), None if end_us == NO_END else end_us)
+        is_several: Mask = (row_counts[places] > 1) | is_second | np.isin(keys, list(self._ends_us))
+
+        new = np.stack([keys, pc.fill_null(ends_us, NO_END).to_numpy(zero_copy_only=False)])[:, ~is_several]
+        both = np.concatenate([self._alone, new], axis=1)
+        self._alone = both[:, np.argsort(both[0], kind="stable")]
+        return is_several
 
     def _dependencies(self, chunk: Chunk) -> pa.Array:
         """Jobs that a job waits for; they are no tasks of it, so that a run counts the waits and does not heed them."""
         texts = self._column("dependency", chunk)
         if texts.null_count == len(texts):
             return pa.nulls(len(texts), SCHEMA.field("parents").type)
-        waits = [[f"job {name}" for name in DEPENDENCY.findall(text or "")] for text in texts.to_pylist()]
+        waits = [
+            [f"job {word}" for word in DEPENDENCY.findall(text or "") if not NO_DEPENDENCY.fullmatch(word)]
+            for text in texts.to_pylist()
+        ]
         return pa.array(waits, SCHEMA.field("parents").type)
 
     def _in_window(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -328,6 +399,7 @@ class MappedRows:
         changed = pc.if_else(pc.fill_null(waited, False), CAME_BEFORE, batch.column("changed"))
         columns = dict(zip(SCHEMA.names, batch.columns, strict=True)) | {"changed": changed}
         columns |= {name: pc.subtract(columns[name], since_us) for name in CLOCKS}
+        columns["task_submit_us"] = pc.if_else(pc.less(columns["task_submit_us"], 0), 0, columns["task_submit_us"])
         return pa.RecordBatch.from_arrays(list(columns.values()), schema=SCHEMA)
 
 

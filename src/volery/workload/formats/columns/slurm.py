@@ -31,7 +31,12 @@ def array_size(job: str) -> float | None:
         raise ValueError(f"{job!r} is no array as 102_[3-4%1]")
 
     size = 0
-    for part in indices[1].split(","):
+    parts = indices[1].split(",")
+    # A list that is cut ends anywhere in its last range: of that, only the begin counts.
+    if "..." in job and not re.search(r",\.\.\.", job):
+        parts.pop()
+        size = 1
+    for part in parts:
         bounds = RANGE.fullmatch(part)
         if bounds is None:
             raise ValueError(f"{part!r} of {job!r} is no range as 3-9:2")
@@ -94,5 +99,5 @@ def _decoded(text: str) -> Any:
         return text
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return text

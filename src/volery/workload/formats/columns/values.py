@@ -12,8 +12,9 @@ from zoneinfo import ZoneInfo
 
 from volery.core.errors import InputError
 from volery.workload.formats.source import AMOUNT_END, INSTANCES_MAX, epoch_us, microseconds, moment, priority, real
+from volery.workload.table import RACK_WISHES
 
-Kind = Literal["word", "words", "time", "duration", "count", "cores", "memory", "priority", "state"]
+Kind = Literal["word", "words", "time", "duration", "count", "cores", "memory", "priority", "state", "rack"]
 
 TIME_UNITS: Final = {
     "us": 1.0,
@@ -42,8 +43,8 @@ AMOUNT_UNITS: Final = {
 LETTERS: Final = {"K": 2.0**-10, "M": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}
 """2**20 bytes in the unit that a letter behind a number means, as Slurm writes it."""
 MEMORY: Final = re.compile(r"([\d.,]+(?:[eE][+-]?\d+)?)\s*([KMGTP])(?:i?B)?", re.IGNORECASE)
-CLOCK: Final = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
-"""`[days-][hours:]minutes:seconds`, as Slurm, PBS and LSF write durations."""
+CLOCK: Final = re.compile(r"(?:\d+:)?\d+:\d+(?:\.\d+)?|(\d+)-(\d+)(?::(\d+))?(?::(\d+(?:\.\d+)?))?")
+"""`[hours:]minutes:seconds` or `days-hours[:minutes[:seconds]]`, as Slurm, PBS and LSF write durations."""
 OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)")
 TRIAL: Final = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
 
@@ -111,6 +112,8 @@ class Values:
                 return self.memory(text, unit)
             case "priority":
                 return self.priority(text)
+            case "rack":
+                return self.rack(text)
             case _:
                 return text
 
@@ -149,14 +152,21 @@ class Values:
         return moment(text, self.zone, after_us)
 
     def duration(self, text: str, unit: str) -> int:
-        """A duration in microseconds: a number of units, or `[days-][hours:]minutes:seconds`.
+        """A duration in microseconds: a number of units, or `[hours:]minutes:seconds` or `days-hours:minutes:seconds`.
+
+        Args:
+            unit: unit of a number; with `h`, a clock of two parts is `hours:minutes`, as LSF writes limits.
 
         Raises:
             ValueError: it is none, or a number whose unit the map does not state.
         """
         if clock := CLOCK.fullmatch(text):
-            days, hours, minutes = (int(part or 0) for part in clock.groups()[:3])
-            return microseconds(((days * 24 + hours) * 60 + minutes) * 60 + float(clock[4]))
+            if clock[1]:
+                days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())
+            else:
+                parts = [*map(float, text.split(":")), *([0.0] if unit == "h" and text.count(":") == 1 else [])]
+                days, (hours, minutes, seconds) = 0.0, [0.0, *parts][-3:]
+            return microseconds(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
         if not unit:
             raise ValueError(f'{text!r} is no duration as 1-02:03:04; state the unit of a number, as unit = "s"')
         value_us = microseconds(self.number(text), TIME_UNITS[unit])
@@ -203,6 +213,17 @@ class Values:
             ValueError: it is none, or needs more than 31 bits.
         """
         return priority(str(self.number(text))) or 0
+
+    @staticmethod
+    def rack(text: str) -> str:
+        """A word for the rack of a gang.
+
+        Raises:
+            ValueError: it is none.
+        """
+        if text.lower() not in RACK_WISHES:
+            raise ValueError(f"{text!r} is none of {', '.join(RACK_WISHES)}")
+        return text.lower()
 
     @staticmethod
     def _amount(text: str, value: float) -> float:

@@ -120,3 +120,34 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
         propose(tmp_path / "f", "some words\nand others\n")
     with pytest.raises(InputError, match="f: holds no list of objects that could be rows"):
         propose(tmp_path / "f", '{"a": [1, 2]}')
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "guess"), [("limit", "", "minutes:seconds"), ("limit_h", "h", "hours:minutes")]
+)
+def test_a_clock_of_two_parts_is_marked_as_a_guess(tmp_path: Path, name: str, unit: str, guess: str) -> None:
+    text = f"id,submit,start,end,{name}\n1,5,6,7,02:30\n"
+    proposal = propose(tmp_path / "f", text)
+    assert f"{guess} is a guess" in proposal.text
+    [row] = rows_with(tmp_path / "f", proposal)
+    assert row.limit_us == (9000 if unit else 150) * S
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [(",,\n" * 3, "f:1: holds separators alone"), (" , \n" * 3, "f:1: holds separators alone"),
+     ("a,b\n1,2\n3," + "x" * 200_000 + "\n", "f:3: is no row of a table: field larger than")],
+)  # fmt: skip
+def test_a_table_without_rows_is_refused_by_line(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        propose(tmp_path / "f", text)
+
+
+def test_odd_signs_of_names_and_words_make_a_proposal_that_is_toml(tmp_path: Path) -> None:
+    text = 'id,submit,start,end,\U0001f40e limit_h,mem\x7f_gib,"co\nlour",state\n1,5,6,7,2,3,red,\U0001f40e odd\x7f\n'
+    proposal = propose(tmp_path / "f", text)
+    columns = tomllib.loads(proposal.text)["columns"]
+    assert columns["limit"] == {"column": "\U0001f40e limit_h", "unit": "h"}
+    assert columns["memory"] == {"column": "mem\x7f_gib", "unit": "GiB"}
+    assert "#   co lour (red)" in proposal.text
+    assert "# Words without a status: \U0001f40e odd" in proposal.text

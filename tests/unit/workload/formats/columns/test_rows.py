@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from volery.core.errors import InputError
+from volery.core.features import features_of
 from volery.core.limits import LimitSummary
+from volery.core.trace import NO_GANG
 from volery.workload import load_workload
 from volery.workload.formats import format_of, read_source
 from volery.workload.formats.columns.rows import ATTEMPTS, CAME_BEFORE, UNEVEN
@@ -114,6 +116,11 @@ def test_of_an_hour_that_a_clock_shows_twice_the_second_is_meant_if_the_first_is
     [
         ("limit", '"x"', "1-02:03:04", "limit_us", (26 * 3600 + 3 * 60 + 4) * S),
         ("limit", '"x"', "90:00", "limit_us", 5400 * S),
+        ("limit", '"x"', "1-02:03", "limit_us", (26 * 3600 + 3 * 60) * S),
+        ("limit", '"x"', "1-02", "limit_us", 26 * 3600 * S),
+        ("limit", '{ column = "x", unit = "min" }', "02:30", "limit_us", 150 * S),
+        ("limit", '{ column = "x", unit = "h" }', "02:30", "limit_us", 9000 * S),
+        ("limit", '{ column = "x", unit = "h" }', "1:02:03", "limit_us", 3723 * S),
         ("limit", '{ column = "x", unit = "min" }', "2.5", "limit_us", 150 * S),
         ("estimate", '{ column = "x", unit = "d" }', "1", "estimate_us", 86_400 * S),
         ("cores", '{ column = "x", unit = "milli" }', "250", "cpu_milli", 250),
@@ -127,6 +134,10 @@ def test_of_an_hour_that_a_clock_shows_twice_the_second_is_meant_if_the_first_is
         ("partition", '"x"', "gpu", "partition", "gpu"),
         ("group", '"x"', " physics ", "group", "physics"),
         ("dependency", '"x"', "afterok:12:13_4", "parents", ["job 12", "job 13_4"]),
+        ("dependency", '"x"', "afterok:r-12(unfulfilled)", "parents", ["job r-12"]),
+        ("dependency", '"x"', "r-1;build_2", "parents", ["job r-1", "job build_2"]),
+        ("dependency", '"x"', "done(a) && ended(12.host)", "parents", ["job a", "job 12.host"]),
+        ("dependency", '"x"', "(null)", "parents", []),
         ("task", '"x"', "ps", "task", "ps"),
     ],
 )
@@ -288,6 +299,18 @@ def test_a_job_of_several_nodes_or_tasks_is_a_gang_that_shares_what_it_asks_for(
     assert row.changed == changed
 
 
+def test_a_job_of_several_nodes_may_prefer_or_require_one_rack(tmp_path: Path) -> None:
+    columns = '[columns]\njob = "id"\nsubmit = "came"\nnodes = "n"\nrack = "r"\n'
+    columns += 'runtime = { column = "t", unit = "s" }\n'
+    lines = "id,came,n,r,t\n" + "".join(
+        f"{number},2024-03-01 09:00,{nodes},{rack},5\n"
+        for number, (nodes, rack) in enumerate([(2, "prefer"), (2, "Require"), (2, ""), (1, "require")])
+    )
+    assert [row.gang_rack for row in read(tmp_path, columns, lines)] == ["prefer", "require", None, None]
+    with pytest.raises(InputError, match="r gives no rack: 'near' is none of prefer, require; mend it"):
+        read(tmp_path, columns, "id,came,n,r,t\n1,2024-03-01 09:00,2,near,5\n")
+
+
 def test_amounts_may_be_stated_of_each_node_task_or_core(tmp_path: Path) -> None:
     columns = (
         "gang = false\n" + TIMES + 'tasks = "t"\nnodes = "n"\ncores = { column = "c", per = "node" }\n'
@@ -383,3 +406,90 @@ def test_limits_of_planned_work_are_enforced_and_those_of_work_that_ran_counted(
         (tmp_path / "t.csv").write_text(words.replace(",60,", ",0,"))
         with pytest.raises(InputError, match=r"t\.csv:2: the limit is 0 s, in which no job can run"):
             load_workload(tmp_path / "t.csv", columns=str(tmp_path / "m.toml"))
+
+
+@pytest.mark.parametrize("waits", ["", "afterok:7"])
+def test_attempts_stay_apart_where_a_row_states_a_dependency(tmp_path: Path, waits: str) -> None:
+    """One dependency in the file makes one job of the rows of each; attempts that are gangs come one after another."""
+    text = (
+        "id,came,begun,ended,n,after\n"
+        "1,2024-03-01 09:00:00,2024-03-01 09:00:00,2024-03-01 09:01:40,2,\n"
+        f"1,2024-03-01 09:00:00,2024-03-01 09:01:50,2024-03-01 09:03:20,2,{waits}\n"
+        "2,2024-03-01 09:00:00,2024-03-01 09:00:00,2024-03-01 09:00:10,1,afterok:1\n"
+    )
+    columns = "[source]\nattempts = true\n" + TIMES + 'nodes = "n"\ndependency = "after"\n'
+    rows = read(tmp_path, columns, text)
+    assert rows[1].parents == [*(["job 7"] if waits else []), "0"]
+    trace, _ = load_workload(tmp_path / "t.txt", columns=str(tmp_path / "m.toml"))
+    assert trace.arrival_us.tolist() == [0, 0, 100 * S]
+    assert trace.gang_nodes.tolist() == [2, NO_GANG, 2]
+    assert trace.duration_us.tolist() == [100 * S, 100 * S, 10 * S, 90 * S, 90 * S]
+
+
+def test_an_attempt_within_a_window_comes_no_earlier_than_it(tmp_path: Path) -> None:
+    text = (
+        "id,came,begun,ended,after\n"
+        "1,2024-03-01 08:00,2024-03-01 08:00,2024-03-01 08:10,\n"
+        "1,2024-03-01 08:00,2024-03-01 08:20,2024-03-01 09:10,\n"
+        "2,2024-03-01 09:00,2024-03-01 09:00,2024-03-01 09:10,afterok:1\n"
+    )
+    columns = "[source]\nattempts = true\n" + TIMES + 'dependency = "after"\n[window]\nfrom = "2024-03-01 09:00"\n'
+    assert [row.task_submit_us for row in read(tmp_path, columns, text)] == [0, None]
+    trace, _ = load_workload(tmp_path / "t.txt", columns=str(tmp_path / "m.toml"))
+    assert trace.arrival_us.tolist() == [0, 0]
+
+
+def test_the_jobs_of_an_array_ask_each_for_all_that_its_row_states(tmp_path: Path) -> None:
+    text = "id,came,begun,ended,n,t,c,g,m,a\n1,2024-03-01 09:00,2024-03-01 09:00,2024-03-01 09:01,2,4,8,2,100,3\n"
+    [row] = read(tmp_path, SHAPE + 'array = "a"\n', text)
+    assert (row.instances, row.gang_tasks, row.gang_nodes) == (3, None, None)
+    assert (row.cpu_milli, row.gpu_milli, row.memory_mb, row.changed) == (8000, 2000, 100, None)
+
+
+@pytest.mark.parametrize("shape", ["0,,8,0,100", ",0,8,0,100", "0,0,8,0,100"])
+def test_what_ran_on_no_node_or_in_no_task_had_one(tmp_path: Path, shape: str) -> None:
+    text = f"id,came,begun,ended,n,t,c,g,m\n1,2024-03-01 09:00,2024-03-01 09:00,2024-03-01 09:01,{shape}\n"
+    [row] = read(tmp_path, SHAPE, text)
+    assert (row.instances, row.gang_tasks, row.cpu_milli, row.memory_mb) == (1, None, 8000, 100)
+    per_node = SHAPE.replace('cores = "c"', 'cores = { column = "c", per = "node" }')
+    [row] = read(tmp_path, per_node, text)
+    assert row.cpu_milli == 8000
+    plan = '[columns]\njob = "id"\nsubmit = "came"\nruntime = { column = "c", unit = "s" }\ntasks = "t"\n'
+    if shape.startswith(",0"):
+        assert [row.instances for row in read(tmp_path, plan, text)] == [0]
+
+
+def test_attempts_are_known_again_however_far_apart_their_rows_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are read part by part; of jobs with one row so far only a hash and an end are kept."""
+    monkeypatch.setattr("volery.workload.formats.columns.records.BATCH_ROWS", 3)
+    lines = [(job, 10 * at) for at, job in enumerate("abcadbeafgaabh")]
+    text = "id,came,begun,ended\n" + "".join(f"{job},0,{at},{at + 5}\n" for job, at in lines) + "i,0,,\ni,0,200,300\n"
+    clocks = "".join(
+        f'{to} = {{ column = "{name}", unit = "s" }}\n'
+        for to, name in (("submit", "came"), ("start", "begun"), ("end", "ended"))
+    )
+    rows = read(tmp_path, f'[source]\nattempts = true\n[columns]\njob = "id"\n{clocks}', text)
+    ends: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    for row, (job, at) in zip(rows, lines, strict=False):
+        assert (row.job, row.task) == (job, str(counts.get(job, 0)))
+        assert row.submit_us == ends.get(job, 0) * S
+        ends[job], counts[job] = at + 5, counts.get(job, 0) + 1
+    assert [(row.task, row.submit_us) for row in rows[-2:]] == [("0", 0), ("1", 0)]
+
+
+def test_jobs_keep_their_partition_in_the_lab(tmp_path: Path) -> None:
+    text = (
+        "id,came,begun,ended,queue\n"
+        "2,2024-03-01 09:01,2024-03-01 09:01,2024-03-01 09:02,long\n"
+        "1,2024-03-01 09:00,2024-03-01 09:00,2024-03-01 09:01,\n"
+    )
+    assert [row.partition for row in read(tmp_path, TIMES + 'partition = "queue"\n', text)] == ["long", None]
+    trace, _ = load_workload(tmp_path / "t.txt", columns=str(tmp_path / "m.toml"))
+    assert trace.partition == ("", "long")
+    assert "partitions" in features_of(trace)
+    read(tmp_path, TIMES, text)
+    trace, _ = load_workload(tmp_path / "t.txt", columns=str(tmp_path / "m.toml"))
+    assert trace.partition == ()

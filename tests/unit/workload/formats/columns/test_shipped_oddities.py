@@ -75,3 +75,16 @@ def test_the_jobs_of_several_tasks_are_gangs_in_the_lab(tmp_path: Path, name: st
     assert (trace.job_count, trace.task_count) == (ROWS, tasks)
     sizes = [trace.first[job + 1] - trace.first[job] for job in range(ROWS)]
     assert [trace.gang_of(job) is not None for job in range(ROWS)] == [size > 1 for size in sizes]
+
+
+@pytest.mark.parametrize(
+    ("memory", "status", "right"),
+    [("1073741824b", 10001, (1024, "killed")), ("1073741824", 256, (1024, "killed")), ("2gb", 255, (2048, "failed")),
+     ("2048kb", 1000, (2, "killed"))],
+)  # fmt: skip
+def test_memory_of_pbs_may_be_bytes_and_an_exit_status_large(
+    tmp_path: Path, memory: str, status: int, right: tuple[float, str]
+) -> None:
+    message = f"qtime={BEGIN_S} start={BEGIN_S} end={BEGIN_S + 1} Resource_List.mem={memory} Exit_status={status}"
+    (row,) = read(stored(tmp_path, f"03/01/2024 08:00:00;E;1.s;{message}\n"))
+    assert (row["memory_mb"], row["status"]) == right
