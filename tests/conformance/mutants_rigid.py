@@ -33,13 +33,22 @@ from volery.architectures.pipeline import build as build_pipeline
 from volery.architectures.pipeline.gangs import Gangs
 from volery.architectures.pipeline.policies import Waiting
 from volery.core.capabilities import GangPlacement
-from volery.core.component import Deployment
+from volery.core.component import AMOUNTS, Deployment
 from volery.core.events import Submit
+from volery.core.features import GANGS
 from volery.core.model import Address, Cluster, Gang, JobId, Task, Time
 from volery.core.streams import Streams
 
+DECLARED = {name: when for name, when in ORACLE.features.items() if name != AMOUNTS} | {GANGS: ""}
 
-@mutant("check_gangs_start_whole", ORACLE)
+
+@mutant("check_gangs_start_whole", ORACLE, features=DECLARED)
+def build_declares_gangs_and_starts_tasks_one_by_one(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
+    """The feature without the capability: a comparison would take it for a design that starts gangs whole."""
+    return build_oracle(cluster, config, streams)
+
+
+@mutant("check_gangs_start_whole", ORACLE, features=DECLARED)
 def build_places_members_as_they_fit(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
     """Members hold machines and wait for others; some gangs wait for each other."""
     deployment = build_oracle(cluster, config, streams)

@@ -20,6 +20,7 @@ from volery.core.capabilities import GangPlacement
 from volery.core.component import Architecture, Component
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Event, JobDone, MoreTasks, Submit, TaskFinished
+from volery.core.features import GANGS, used_features
 from volery.core.gangs import gangs_beyond_parts, with_gangs
 from volery.core.model import NEVER, REQUIRES_RACK, SUBMITTER, Address, Cluster, JobId, Message, Time
 from volery.core.port import Port
@@ -203,7 +204,8 @@ def check_gangs(architecture: Architecture) -> None:
 def check_gangs_start_whole(architecture: Architecture) -> None:
     """All gangs start whole, in their shapes, and no member waits on its machine for others.
 
-    Concerns designs that start gangs whole; also with ties in another order, jitter, and repeated submissions.
+    Concerns designs that start gangs whole, which declare the feature and the capability; also with ties in another
+    order, jitter, and repeated submissions.
     """
     machines = GANG_MACHINES
     try:
@@ -212,6 +214,8 @@ def check_gangs_start_whole(architecture: Architecture) -> None:
         machines = MACHINES
         deployment = architecture.build(Cluster.uniform(machines), architecture.defaults, Streams(0))
     placement = deployment.capability(GangPlacement)
+    is_declared = GANGS in used_features(architecture, architecture.defaults)
+    demand(is_declared == (placement is not None), "the feature gangs and the capability GangPlacement disagree")
     if placement is None:
         return
 

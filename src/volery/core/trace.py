@@ -92,7 +92,7 @@ class Trace(msgspec.Struct, frozen=True):
         tag_set: Place of the tags of each job's tasks among `tag_sets`; empty where no task has any.
         limit_us: Wall-clock limit of each attempt of a job's tasks, which the driver enforces, or NEVER; empty where
             no job has one.
-        gang_nodes: Count of machines over which the tasks of each job are spread evenly, which run only together; 0:
+        gang_nodes: Count of machines over which the tasks of each job are spread, which run only together; 0:
             together on any machines; NO_GANG: each task for itself. Empty where no job is a gang.
         gang_racks: Rack of the gang of each job, as `Gang.rack`; empty where gangs may lie in any racks.
         partition: Partition (a queue of machines) to which each job was submitted, or ""; empty where none was named.
