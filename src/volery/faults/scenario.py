@@ -292,7 +292,7 @@ def _ganged(scenario: Scenario, deployment: Deployment) -> Scenario:
         gang = replace(gang, gang_rack=wish)
         try:
             trace = replace(scenario, jobs=(gang,)).trace()
-            check_gang_sizes(trace, cluster)
+            check_gang_sizes(trace, cluster, has_shapes=placement is not None)
             check_gang_placement(trace, deployment, "storm", may_hold=False)
         except InputError:  # it is larger than the cluster, or than all parts of it
             is_gang = False

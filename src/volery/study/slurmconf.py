@@ -152,7 +152,7 @@ class _ConfReader:
         Raises:
             InputError: at the line of the parameter that needs another.
         """
-        config = architectures.configure(SLURM, self.parameters() | self._given)
+        config = architectures.configure(SLURM, {**self.parameters(), **self._given})
         assert isinstance(config, SlurmConfig)
         every = (1 << len(self._numbers)) - 1
         try:

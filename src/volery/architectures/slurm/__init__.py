@@ -15,6 +15,8 @@ Deviates A job is a gang, or an array with an element per task, or one task. Tim
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from volery.architectures.slurm.configuration import (
     partitions_of,
     preemption_of,
@@ -46,7 +48,7 @@ def build(cluster: Cluster, config: SlurmConfig, streams: Streams) -> Deployment
     return build_with(Controller, cluster, config)
 
 
-def build_with(controller_class: type[Controller], cluster: Cluster, config: SlurmConfig) -> Deployment:
+def build_with(controller_class: Callable[..., Controller], cluster: Cluster, config: SlurmConfig) -> Deployment:
     """As `build`, with another controller, as one that repeats recorded times.
 
     Raises:

@@ -242,7 +242,7 @@ def test_a_gang_that_the_empty_cluster_does_not_hold_is_refused_whole() -> None:
 
 def test_a_gang_with_a_deadline_is_guaranteed_a_token_per_task_or_none() -> None:
     scheduler = alone(6, spare=False)
-    due = {"due_us": 10 * MINUTE}
+    due: dict[str, Any] = {"due_us": 10 * MINUTE}
     assert allotted(scheduler, gang(0, 0, 0, 0, 0, **due)) == [(0, 4)], "one would keep the deadline of single tasks"
     assert allotted(scheduler, gang(1, 0, 0, 0, **due)) == [], "two tokens are left"
     assert starts(scheduler, *[Completed(task) for task in range(3)]) == [[], [], []]
