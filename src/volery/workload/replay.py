@@ -194,9 +194,9 @@ def _refuse_no_limit(path: Path, source: _Source, lines: dict[int, int]) -> None
         InputError: with the line in the source, or the row of a canonical table.
     """
     wanted_rows = [row for rows in source.jobs.values() for row in rows if row.number in lines]
-    if not wanted_rows:
+    row = min(wanted_rows, key=lambda row: row.number, default=None)
+    if row is None:
         return
-    row = min(wanted_rows, key=lambda row: row.number)
     problem = (
         f"the limit is {(row.limit_us or 0) / SECOND:g} s, in which no job can run; state one above 0, or none, make "
         "it none with `volery trace convert --repair zero-limit=null`, or run with --limits ignore"
@@ -361,7 +361,7 @@ def _rows(
     names = ("job", "task", "estimate_us", "instances", "user")
     replicas = _values_of(batch, "replicas", ())
     urgent, due = _values_of(batch, "priority", None), _values_of(batch, "deadline_us", None)
-    limits_us = _values_of(batch, "limit_us", None)
+    limits_us, partitions = _values_of(batch, "limit_us", None), _values_of(batch, "partition", None)
     links.has_limits |= batch.column("limit_us").null_count < batch.num_rows
     gang_tasks: Iterable[int | None] = repeat(None)
     gang_nodes: Iterable[int | None] = repeat(None)
@@ -372,7 +372,6 @@ def _rows(
         gang_rack = _values_of(batch, "gang_rack", None)
         if has_graph:
             ends_us = _values_of(batch, "end_us", None)
-    partitions = _values_of(batch, "partition", None)
     came = _values_of(batch, "task_submit_us", None)
     links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
     if links.apart and (unsubmitted := batch.column("submit_us").is_null()).true_count:
