@@ -229,7 +229,7 @@ def check_gangs_start_whole(architecture: Architecture) -> None:
         )
         # The first case has members with different constraints, which such a design may take for too much.
         for each in cases if placement.unlike_members else cases[1:]:
-            case = _within_parts(each, placement)
+            case = _within_parts(each, architecture)
             records = run(architecture, case, seed=seed, options=Options(check=True))
             demand_sound(case, records, architecture)
             _demand_together(case, records)
@@ -245,10 +245,11 @@ def check_gangs_start_whole(architecture: Architecture) -> None:
                 _demand_together(case, records)
 
 
-def _within_parts(case: Case, placement: GangPlacement) -> Case:
-    """The case without gangs that are larger than the parts into which a design divides the cluster."""
+def _within_parts(case: Case, architecture: Architecture) -> Case:
+    """The case without gangs that are larger than the parts into which a design divides its cluster."""
+    placement = architecture.build(case.cluster, architecture.defaults, Streams(0)).capability(GangPlacement)
     nodes = list(case.trace.gang_nodes)
-    for job, _ in gangs_beyond_parts(case.trace, placement):
+    for job, _ in gangs_beyond_parts(case.trace, placement) if placement is not None else ():
         nodes[job] = NO_GANG
     return msgspec.structs.replace(case, trace=with_gangs(case.trace, nodes, case.trace.gang_racks))
 
