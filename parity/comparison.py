@@ -71,7 +71,9 @@ def agreement(record: Record, starts: Sequence[LabStart]) -> Agreement:
     errors_s = sorted(abs(start.start_ms - job.start_ms) / 1000 for job, start in pairs)
     same_count = sum(job.attempts[-1].nodes == start.nodes for job, start in pairs)
     return Agreement(
-        kendall_tau([job.start_ms // 1000 for job, _ in pairs], [int(start.start_ms // 1000) for _, start in pairs]),
+        kendall_tau(
+            [int(job.start_ms // 1000) for job, _ in pairs], [int(start.start_ms // 1000) for _, start in pairs]
+        ),
         statistics.median(errors_s),
         errors_s[math.ceil(0.95 * len(errors_s)) - 1],
         same_count / len(pairs),

@@ -42,7 +42,7 @@ def _by_scenario(rows: Sequence[Result]) -> list[tuple[str, list[Result]]]:
 
 
 def _by_answers(rows: Sequence[Result]) -> list[tuple[str, list[Result]]]:
-    """The runs of each scenario, those apart of which the answers of nodes are inferred."""
+    """The runs of each scenario, those apart of which the answers of nodes are assumed."""
     return [
         (name, part)
         for name, of in _by_scenario(rows)
@@ -59,7 +59,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _figures(name: str, of: Sequence[Result]) -> list[str]:
     """The mean over seeds, and the least and the largest of them."""
     return [
-        f"`{name}`: {SCENARIOS[name].title}" + ("" if of[0].conditions.has_answers else " (answers inferred)"),
+        f"`{name}`: {SCENARIOS[name].title}" + ("" if of[0].conditions.has_answers else " (answers assumed)"),
         ", ".join(str(row.seed) for row in of),
         _spread(of, lambda row: row.lab.tau, 3),
         _spread(of, lambda row: row.fifo.tau, 2),

@@ -56,7 +56,7 @@ def test_the_lab_passes_when_slurm_did() -> None:
     record = record_of([Submission(float(at), (4.0,), 1, 8, 2) for at in range(4)])
     record = msgspec.structs.replace(record, main_ms=(0, 1040, 2050, 5060), short_ms=(3300,))
     assert lab_starts_ms(record) == [1040, 1040, 5060, 5060]
-    assert lab_starts_ms(msgspec.structs.replace(record, short_ms=(5044,))) == [1040, 1040, 5044, 5044]
+    assert lab_starts_ms(msgspec.structs.replace(record, short_ms=(5050,))) == [1040, 1040, 5050, 5050]
 
 
 def test_nodes_that_complete_a_job_start_none() -> None:

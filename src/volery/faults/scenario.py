@@ -286,13 +286,13 @@ def _ganged(scenario: Scenario, deployment: Deployment) -> Scenario:
         size = len(job.durations_us)
         nodes = stream.choice((0, 0, stream.randint(1, size))) if placement is not None and placement.shapes else 0
         is_gang = size > 1 and not any(job.parents) and not job.tags and stream.random() < 0.7
-        requests = job.requests[:1] * size
         wish = rack_stream.choice((0, 0, PREFERS_RACK, REQUIRES_RACK)) if heeds_racks and is_gang else 0
-        gang = replace(job, needs=(0,) * size, requests=requests, gang_nodes=nodes if is_gang else NO_GANG)
-        gang = replace(gang, gang_rack=wish)
+        gang = replace(job, needs=(0,) * size, requests=job.requests[:1] * size, gang_rack=wish)
+        gang = replace(gang, gang_nodes=nodes if is_gang else NO_GANG)
         try:
-            trace = replace(scenario, jobs=(gang,)).trace()
-            check_gang_sizes(trace, cluster, has_shapes=placement is not None)
+            check_gang_sizes(
+                trace := replace(scenario, jobs=(gang,)).trace(), cluster, has_shapes=placement is not None
+            )
             check_gang_placement(trace, deployment, "storm", may_hold=False)
         except InputError:  # it is larger than the cluster, or than all parts of it
             is_gang = False

@@ -17,6 +17,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -495,9 +496,7 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     if len(number) > REQUESTS_MAX:
         raise InputError(str(path), f"has more than {REQUESTS_MAX} distinct requests; read fewer jobs")
 
-    name = trace_name(path)
-    for suffix in SUFFIXES:
-        name = name.removesuffix(suffix)
+    name = reduce(str.removesuffix, SUFFIXES, trace_name(path))
 
     users = [job.rows[0].user for job in parts]
     partitions = [next((row.partition for row in job.rows if row.partition), "") for job in parts]

@@ -39,7 +39,7 @@ class ApplicationGang(msgspec.Struct, eq=False):
     is_recalled: bool = False
 
 
-class WaitingGang(msgspec.Struct, eq=False):
+class GrantedGang(msgspec.Struct, eq=False):
     """A gang that a resource manager has not granted.
 
     Attributes:
@@ -68,8 +68,8 @@ class SlotManager(Protocol):
 
     def usable_slots(self, seats: int) -> dict[int, int]: ...
     def keep(self, seat: int, slots: int) -> None: ...
-    def want_gang(self, gang: WaitingGang, change: int) -> None: ...
-    def grant_member(self, gang: WaitingGang, need: int, seat: int) -> None: ...
+    def want_gang(self, gang: GrantedGang, change: int) -> None: ...
+    def grant_member(self, gang: GrantedGang, need: int, seat: int) -> None: ...
 
 
 class SubClusterGangs:
@@ -83,8 +83,8 @@ class SubClusterGangs:
     def __init__(self, sub: SubCluster, manager: SlotManager) -> None:
         self._sub = sub
         self._manager = manager
-        self._queued: dict[JobId, WaitingGang] = {}
-        self._turns: list[WaitingGang] = []
+        self._queued: dict[JobId, GrantedGang] = {}
+        self._turns: list[GrantedGang] = []
 
     def request(self, message: GangRequest, proxy: str, queue: str) -> None:
         """Let a gang wait in its queue, in place of an earlier request of its job; no containers: it waits no more."""
@@ -93,7 +93,7 @@ class SubClusterGangs:
             suitable_seats = 0
             for need in dict.fromkeys(message.needs):
                 suitable_seats |= self._sub.matches[need]
-            gang = WaitingGang(message.job, proxy, queue, message.needs, message.shape, suitable_seats)
+            gang = GrantedGang(message.job, proxy, queue, message.needs, message.shape, suitable_seats)
             self._queued[gang.job] = gang
             self._manager.want_gang(gang, 1)
 
@@ -120,7 +120,7 @@ class SubClusterGangs:
                 self._manager.keep(seat, slots)
             self._grant(gang)
 
-    def _grant(self, gang: WaitingGang) -> None:
+    def _grant(self, gang: GrantedGang) -> None:
         if sum(gang.kept_slots.values()) < len(gang.needs):
             return
         seats = self._sub.seats_for(gang.needs, gang.shape, gang.kept_slots)
@@ -130,7 +130,7 @@ class SubClusterGangs:
             for need, seat in zip(gang.needs, seats, strict=True):
                 self._manager.grant_member(gang, need, seat)
 
-    def _release(self, gang: WaitingGang) -> None:
+    def _release(self, gang: GrantedGang) -> None:
         for seat, slots in gang.kept_slots.items():
             self._manager.keep(seat, -slots)
         gang.kept_slots = {}

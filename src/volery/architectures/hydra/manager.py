@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from volery.architectures.hydra.gangs import SubClusterGangs, WaitingGang
+from volery.architectures.hydra.gangs import GrantedGang, SubClusterGangs
 from volery.architectures.hydra.layout import STORE, SubCluster
 from volery.architectures.hydra.messages import (
     Container,
@@ -198,7 +198,7 @@ class ResourceManager(Component):
         self._forget(message.job)
         self.settle(now)
 
-    def want_gang(self, gang: WaitingGang, change: int) -> None:
+    def want_gang(self, gang: GrantedGang, change: int) -> None:
         """Let a gang wait as one request of its queue, or no longer."""
         application = self._applications.get(gang.job)
         if application is None:
@@ -216,7 +216,7 @@ class ResourceManager(Component):
         self._idle_count -= slots
         self._free_seats = self._free_seats & ~(1 << seat) | (self._idle[seat] > 0) << seat
 
-    def grant_member(self, gang: WaitingGang, need: int, seat: int) -> None:
+    def grant_member(self, gang: GrantedGang, need: int, seat: int) -> None:
         """Grant a container of a gang."""
         self._grant_container(JobRequests(gang.proxy, gang.queue), Task(0, gang.job, need), seat)
 

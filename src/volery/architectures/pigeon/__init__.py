@@ -29,7 +29,7 @@ from volery.architectures.pigeon.messages import MESSAGES, RECOVERY_MESSAGES
 from volery.architectures.pigeon.queues import WeightCounting
 from volery.architectures.pigeon.recovery import MasterElection, MasterRecovery, pair_of, seats_of
 from volery.architectures.pigeon.resends import DistributorRecovery
-from volery.architectures.pigeon.succession import Candidacy, Election, GroupNode, Worker
+from volery.architectures.pigeon.succession import Candidacy, Election, GroupNode, GuardedWorker
 from volery.core.bounds import SECONDS_MAX, Components, Count, OptionalComponents, Parameters, Period, Seconds, param
 from volery.core.capabilities import CrashRecovery, GangPlacement, Refusals
 from volery.core.component import Architecture, Component, Conformance, DeclaredCaptions, Deployment
@@ -231,7 +231,7 @@ class PigeonBuilder:
         if role == "distributor":
             return self.distributor(address, DistributorRecovery(self._seats))
         if role == "node":
-            node = GroupNode if self._config.candidates else Worker
+            node = GroupNode if self._config.candidates else GuardedWorker
             return node(self._seats[self._group_of[address]], self._lease, incarnation)
         number = int(numbers[0])
         group, seats = self._groups[number], self._seats[number]

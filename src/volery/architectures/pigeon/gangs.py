@@ -75,7 +75,7 @@ def _machines(group: Group, units: int) -> Cluster:
     return Cluster(tuple([constraints[machine] for machine in slots]), tuple(slots.values()), "group")
 
 
-class WaitingGang(msgspec.Struct, eq=False):
+class GroupGang(msgspec.Struct, eq=False):
     """A gang that a master has not started.
 
     Attributes:
@@ -114,8 +114,8 @@ class GroupGangs:
         self._group = group
         self._master = master
         self._units = UnitGangs(group.matches, group.machines)
-        self._queued: dict[TaskId, WaitingGang] = {}
-        self._turns: list[WaitingGang] = []
+        self._queued: dict[TaskId, GroupGang] = {}
+        self._turns: list[GroupGang] = []
 
     @property
     def kept_units(self) -> int:
@@ -126,7 +126,7 @@ class GroupGangs:
         """Keep the idle units that suit a gang, or let it wait for its turn where there is none."""
         group, needs = self._group, [task.constraints for task in tasks]
         usable_units = self._units.suitable(needs) & ~(group.reserved if kind else 0)
-        waiting = WaitingGang(tasks, kind, gang, usable_units)
+        waiting = GroupGang(tasks, kind, gang, usable_units)
 
         # In the queue its first member stands for all: any unit that suits a member gives it its turn.
         common = reduce(and_, needs)
@@ -136,13 +136,13 @@ class GroupGangs:
             self._queued[tasks[0].id] = waiting
             self._master.push(msgspec.structs.replace(tasks[0], constraints=common), kind)
 
-    def _begin(self, gang: WaitingGang) -> None:
+    def _begin(self, gang: GroupGang) -> None:
         self._turns.append(gang)
         gang.kept_units = self._master.free & gang.usable_units
         self._master.free ^= gang.kept_units
         self._start(gang)
 
-    def _start(self, gang: WaitingGang) -> None:
+    def _start(self, gang: GroupGang) -> None:
         """Launch all members, if the units that are kept are enough; the others serve the queues."""
         if gang.kept_units.bit_count() < len(gang.tasks):
             return

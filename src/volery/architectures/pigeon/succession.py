@@ -45,7 +45,7 @@ SUCCESSION_SENDS: Final[Sends] = (
 )
 
 
-class Worker(GuardedNode):
+class GuardedWorker(GuardedNode):
     """A worker of a group: an attempt that ends early, and that nobody has withdrawn, is lost to its gang."""
 
     __slots__ = ("_withdrawn_tasks",)
@@ -70,7 +70,7 @@ class Worker(GuardedNode):
     receives = {**GuardedNode.receives, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced
 
 
-class GroupNode(Worker):
+class GroupNode(GuardedWorker):
     """A worker of a group that many may lead: it sends results to the one that does, and to the owner."""
 
     __slots__ = ()
