@@ -279,8 +279,7 @@ def _ganged(scenario: Scenario, deployment: Deployment) -> Scenario:
     heeds_racks = placement is not None and placement.racks
     if heeds_racks and not scenario.racks:
         scenario = replace(scenario, racks=tuple(machine % 2 for machine in range(len(scenario.slots))))
-    cluster = scenario.cluster()
-    jobs = []
+    cluster, jobs = scenario.cluster(), list[ScenarioJob]()
 
     for job in scenario.jobs:
         size = len(job.durations_us)
@@ -290,9 +289,8 @@ def _ganged(scenario: Scenario, deployment: Deployment) -> Scenario:
         gang = replace(job, needs=(0,) * size, requests=job.requests[:1] * size, gang_rack=wish)
         gang = replace(gang, gang_nodes=nodes if is_gang else NO_GANG)
         try:
-            check_gang_sizes(
-                trace := replace(scenario, jobs=(gang,)).trace(), cluster, has_shapes=placement is not None
-            )
+            trace = replace(scenario, jobs=(gang,)).trace()
+            check_gang_sizes(trace, cluster, has_shapes=True)
             check_gang_placement(trace, deployment, "storm", may_hold=False)
         except InputError:  # it is larger than the cluster, or than all parts of it
             is_gang = False
