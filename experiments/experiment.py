@@ -25,7 +25,7 @@ from experiments.measures import SETTLED, check_metric
 from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError, suggestion
 from volery.metrics.windows import SettledWindow
-from volery.setting import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Load, Only
+from volery.setting import Arrivals, AtLeastOne, AtLeastZero, ConstraintModel, Durations, Gangs, Load, Only
 from volery.study.file import read_tables
 from volery.study.spec import is_synthetic
 from volery.workload import parse_estimates
@@ -69,6 +69,8 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         constraints, load, cutoff_s, jobs, only, durations, arrivals, estimates: as in a study's file.
         requests, capacity, slot_request, users, slots, racks, blocks, reference_mhz, variability, outages, history: as
             in a study's file; a file of requests may lie beside the experiments.
+        gangs: as in a study's file, for a trace with rigid jobs; the reading of each is named, and does not depend on
+            the designs that run it.
         delay_us: Delay of this workload's messages, in place of the network's.
         hosts: costs of these hosts, in place of those of the same name in the network: for a sweep over costs.
         crashes: Crashes of components, as in a study's file.
@@ -98,6 +100,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     variability: str = ""
     outages: str = ""
     history: str = ""
+    gangs: Gangs = "task"
     delay_us: AtLeastZero | None = None
     hosts: dict[str, HostCosts] = {}
     crashes: str = ""

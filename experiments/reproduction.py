@@ -61,6 +61,7 @@ from volery.study.results import ResultsFolder, write_json
 from volery.study.runs import read_inputs, rehearse
 from volery.study.spec import SETTING_FIELDS, ArchitectureChoice, is_file, make_study, parse_architecture
 from volery.study.watcher import Watcher
+from volery.workload import states_gangs
 
 CONFLICTS = "conflicts"
 IDLE = "oracle"
@@ -142,6 +143,8 @@ def _axes(
     setting_values = {name: getattr(workload, name) for name in Workload.__struct_fields__ if name in SETTING_FIELDS}
     if workload.delay_us is None:
         del setting_values["delay_us"]
+    if not states_gangs(str(trace)):
+        del setting_values["gangs"]  # keys of runs of other work, which the reading does not concern, stay valid
     setting_values["hosts"] = msgspec.to_builtins(experiment.network.hosts | workload.hosts)
     setting_values |= {"trace": str(trace), "population": population.seed, "machines": None}
     if is_file("requests", workload.requests):

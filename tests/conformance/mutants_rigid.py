@@ -42,6 +42,13 @@ class Shapeless(Gangs):
         super().expect(job, Gang(), task_count)
 
 
+class Rackless(Gangs):
+    """Starts gangs in any racks."""
+
+    def expect(self, job: JobId, gang: Gang, task_count: int) -> None:
+        super().expect(job, msgspec.structs.replace(gang, rack=0), task_count)
+
+
 class Forgetful(Gangs):
     """Never queues a gang of a dozen members and more."""
 
@@ -66,6 +73,11 @@ def build_starts_a_gang_in_two_parts(cluster: Cluster, config: Any, streams: Str
 @mutant("check_gangs_start_whole", PIPELINE)
 def build_ignores_shapes(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
     return _with_gangs(build_pipeline(cluster, config, streams), Shapeless)
+
+
+@mutant("check_gangs_start_whole", PIPELINE)
+def build_ignores_racks(cluster: Cluster, config: Any, streams: Streams) -> Deployment:
+    return _with_gangs(build_pipeline(cluster, config, streams), Rackless)
 
 
 @mutant("check_gangs_start_whole", PIPELINE)

@@ -20,10 +20,11 @@ from experiments.experiment import (
     read_experiment,
     traces_folder,
 )
-from experiments.records import judged_again, read_record, record_path
+from experiments.records import content_sha256, judged_again, read_record, record_path, runs_sha256
 from experiments.reproduction import plan_experiment
 from volery.core.errors import InputError
 from volery.study.spec import is_synthetic
+from volery.workload import states_gangs
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 SMALL = """
@@ -208,6 +209,34 @@ def test_a_workload_may_have_its_own_delay_and_requests_from_beside_the_experime
     runs = plan_experiment(experiment, tmp_path / "traces").runs
     specs = [run.spec for planned in runs.values() for run in planned]
     assert {(one.delay_us, one.requests) for one in specs} == {(7, str(tmp_path / "asked.toml"))}
+
+
+def test_rigid_jobs_are_read_as_tasks_whatever_the_design_unless_a_workload_says_otherwise(tmp_path: Path) -> None:
+    """Each design is planned alone: one that starts gangs whole would run other work than the others."""
+    (tmp_path / "log.swf").write_text("1 0 -1 9 4 -1 -1 4 9 -1 1 1 -1 -1 -1 -1 -1 -1\n")
+    text = SMALL.replace('m = "megha"', 'm = "backfill"')
+    swf = text.replace('trace = "syn:5x4"', 'trace = "log.swf"')
+    hashes = set()
+    for named, is_whole in (("", False), ('gangs = "task"', False), ('gangs = "whole"', True)):
+        experiment = read_experiment(write(tmp_path, swf.replace("workers = 30", f"workers = 30\n{named}")), "small")
+        runs = plan_experiment(experiment, tmp_path).runs
+        assert {run.spec.has_gangs for planned in runs.values() for run in planned} == {is_whole}
+        hashes.add((content_sha256(experiment), runs_sha256(experiment)))
+    assert len(hashes) == 2, "to name the reading of all earlier records changes no hash"
+
+    made = plan_experiment(read_experiment(write(tmp_path, text), "small"), tmp_path).runs
+    assert {run.spec.gangs for planned in made.values() for run in planned} == {None}
+
+
+def test_experiments_on_rigid_jobs_name_their_reading() -> None:
+    traces = traces_folder(FOLDER)
+    by_trace: dict[str, list[Path]] = {}
+    for path in FOLDER.glob("*.toml"):
+        for trace in set(re.findall('^trace = "(.*)"', path.read_text(encoding="utf-8"), re.MULTILINE)):
+            by_trace.setdefault(trace, []).append(path)
+    rigid = [trace for trace in by_trace if (traces / trace).is_file() and states_gangs(str(traces / trace))]
+    silent = [path.name for trace in rigid for path in by_trace[trace] if "\ngangs = " not in path.read_text()]
+    assert silent == []
 
 
 def test_machines_from_a_file_are_used_where_the_cluster_has_as_many_and_drawn_elsewhere(tmp_path: Path) -> None:

@@ -16,7 +16,20 @@ import msgspec
 
 from volery.core.component import Architecture
 from volery.core.gangs import with_gangs
-from volery.core.model import CHUNK_TASKS, NEVER, SECOND, UNLIMITED, Amounts, Cluster, NodeGroup, TagConstraint, Time
+from volery.core.model import (
+    CHUNK_TASKS,
+    NEVER,
+    PREFERS_RACK,
+    REQUIRES_RACK,
+    SECOND,
+    UNLIMITED,
+    Amounts,
+    Cluster,
+    NodeGroup,
+    TagConstraint,
+    Time,
+)
+from volery.core.resources import DEVICE_MILLI, WHOLE
 from volery.core.streams import Streams
 from volery.core.tags import with_tags
 from volery.core.trace import NO_GANG, Trace
@@ -292,12 +305,13 @@ def gang_cases(seed: int = 0) -> list[Case]:
     return [Case("gangs", seed, trace_of("gangs", sorted(arrivals), jobs, needs), cluster, gangs=True)]
 
 
-def rigid_cases(seed: int, *, has_shapes: bool, has_amounts: bool) -> list[Case]:
+def rigid_cases(seed: int, *, has_shapes: bool, has_amounts: bool, has_racks: bool) -> list[Case]:
     """Gangs beside single tasks, by constraints, in shapes, and by amounts; none is larger than the cluster.
 
     Args:
         has_shapes: true for gangs spread over so many machines.
-        has_amounts: true for gangs that ask for amounts, too.
+        has_amounts: true for gangs that ask for amounts, too, devices and shares of them among these.
+        has_racks: true for gangs that prefer or require one rack.
     """
     stream = Streams(seed).of("conformance/rigid")
     (gangs,) = gang_cases(seed)
@@ -309,8 +323,44 @@ def rigid_cases(seed: int, *, has_shapes: bool, has_amounts: bool) -> list[Case]
     if has_shapes:
         cases.append(_shaped_case(seed))
     if has_amounts:
-        cases.append(_case_of_amounts(seed))
+        cases += [_case_of_amounts(seed), _case_of_devices(seed)]
+    if has_racks:
+        cases.append(_case_of_racks(seed, has_shapes=has_shapes))
     return cases
+
+
+def _case_of_devices(seed: int) -> Case:
+    """Gangs whose members ask for whole devices, for a share of one, or for none."""
+    stream = Streams(seed).of("conformance/devices of gangs")
+    cluster = Cluster(
+        (0,) * GANG_MACHINES,
+        (1,) * GANG_MACHINES,
+        "conformance",
+        ("cpu_milli", DEVICE_MILLI),
+        ((8000, 2 * WHOLE),) * GANG_MACHINES,
+    )
+    kinds = ((1000, WHOLE), (1000, 600), (1000, 250), (2000, 2 * WHOLE), (1000, 0))
+    places = [stream.randrange(len(kinds)) for _ in range(24)]
+    sizes = [stream.randint(1, GANG_MACHINES) for _ in places]
+    arrivals = sorted(stream.randrange(SECOND) for _ in sizes)
+    trace = trace_of("devices", arrivals, [[stream.choice((1000, 30_000))] * size for size in sizes])
+    request = array("H", [place for place, size in zip(places, sizes, strict=True) for _ in range(size)])
+    trace = msgspec.structs.replace(trace, resources=cluster.resources, requests=kinds, request=request)
+    return Case("rigid jobs with devices", seed, with_gangs(trace, [0] * len(sizes)), cluster)
+
+
+def _case_of_racks(seed: int, *, has_shapes: bool) -> Case:
+    """Gangs that require or prefer one of two racks, of machines that do not follow each other."""
+    stream = Streams(seed).of("conformance/racks of gangs")
+    racks = tuple(machine % 2 for machine in range(GANG_MACHINES))
+    cluster = msgspec.structs.replace(Cluster.uniform(GANG_MACHINES, slots=2), racks=racks)
+    wishes = [stream.choice((0, PREFERS_RACK, REQUIRES_RACK, REQUIRES_RACK)) for _ in range(24)]
+    machines = GANG_MACHINES // 2
+    nodes = [stream.randint(1, machines) if has_shapes and stream.random() < 0.5 else 0 for _ in wishes]
+    sizes = [stream.randint(max(1, count), 2 * (count or machines)) for count in nodes]
+    arrivals = sorted(stream.randrange(SECOND) for _ in sizes)
+    trace = trace_of("racks", arrivals, [[stream.choice((0, 1000, 30_000))] * size for size in sizes])
+    return Case("rigid jobs in racks", seed, with_gangs(trace, nodes, wishes), cluster)
 
 
 def _case_of_amounts(seed: int) -> Case:

@@ -24,6 +24,7 @@ from volery.core.features import (
     FEATURES,
     LIMITS,
     LOCALITY,
+    PARTITIONS,
     PRIORITIES,
     USERS,
     alternatives,
@@ -48,12 +49,13 @@ WITHOUT: Mapping[str, Mapping[str, Any]] = {
     DEADLINES: {"deadline_us": longs()},
     LIMITS: {"limit_us": longs()},
     LOCALITY: {"replica_first": longs(), "replicas": array("i")},
+    PARTITIONS: {"partition": ()},
 }
 """The columns of a trace without a feature, by the feature."""
 
 
 def rich_cases(seed: int, far_permille: tuple[int, int]) -> list[Case]:
-    """Jobs of several users with priorities, deadlines and limits, whose tasks have input somewhere, or nowhere.
+    """Jobs of several users and partitions with priorities, deadlines and limits, whose tasks have input or none.
 
     Limits are longer than the tasks: they change what designs know, and not the work.
     """
@@ -69,6 +71,7 @@ def rich_cases(seed: int, far_permille: tuple[int, int]) -> list[Case]:
             priority=array("q", [stream.randrange(3) for _ in range(trace.job_count)]),
             deadline_us=array("q", [_deadline_us(at, stream) for at in trace.arrival_us]),
             limit_us=array("q", [_limit_us(max(trace.duration_us), stream) for _ in range(trace.job_count)]),
+            partition=tuple([stream.choice(("", "a", "b")) for _ in range(trace.job_count)]),
         )
 
         racks = tuple(machine % RACKS for machine in range(MACHINES))

@@ -10,7 +10,7 @@ from volery.conformance.verdict import Echo, Interceptor, check, demand, run
 from volery.core.capabilities import GangPlacement
 from volery.core.component import Architecture, Component
 from volery.core.events import Cancel, Event, JobDone, MoreTasks, Submit, TaskFinished
-from volery.core.model import NEVER, SUBMITTER, Address, JobId, Message, Time
+from volery.core.model import NEVER, REQUIRES_RACK, SUBMITTER, Address, JobId, Message, Time
 from volery.core.port import Port
 from volery.core.records import Records
 from volery.core.streams import Streams
@@ -199,7 +199,9 @@ def check_gangs_start_whole(architecture: Architecture) -> None:
         return
 
     for seed in range(SEEDS):
-        cases = rigid_cases(seed, has_shapes=placement.shapes, has_amounts=architecture.vectors)
+        cases = rigid_cases(
+            seed, has_shapes=placement.shapes, has_amounts=architecture.vectors, has_racks=placement.racks
+        )
         # The first case has members with different constraints, which such a design may take for too much.
         for case in cases if placement.unlike_members else cases[1:]:
             records = run(architecture, case, seed=seed, options=Options(check=True))
@@ -224,3 +226,7 @@ def _demand_together(case: Case, records: Records) -> None:
             continue
         starts = set(records.start_us[first[job] : first[job + 1]]) - {NEVER}
         demand(len(starts) <= 1, f"the tasks of gang {job} started at {len(starts)} different times")
+        gang = case.trace.gang_of(job)
+        if gang is not None and gang.rack == REQUIRES_RACK:
+            racks = {case.cluster.racks[machine] for machine in records.worker[first[job] : first[job + 1]]}
+            demand(len(racks) == 1, f"gang {job} requires one rack, and its tasks ran in {len(racks)}")

@@ -126,7 +126,9 @@ class GangPlacement(msgspec.Struct, frozen=True):
     Args:
         shapes: True if it places gangs in their shapes; False: it takes no gang that has one.
         unlike_members: True if members may need different things; False: each is taken to need what any of them does.
+        racks: True if it places gangs in one rack that prefer or require that; False: it takes none that requires it.
     """
 
     shapes: bool = True
     unlike_members: bool = True
+    racks: bool = False

@@ -15,7 +15,7 @@ from volery.core.trace import NO_GANG, Trace
 
 CONSTRAINTS, USERS = "constraints", "users"
 PRIORITIES, DEADLINES, LOCALITY, PREFERENCES = "priorities", "deadlines", "locality", "preferences"
-LIMITS, GANGS = "limits", "gangs"
+LIMITS, GANGS, RACKS, PARTITIONS = "limits", "gangs", "racks", "partitions"
 FEATURES: Final = (
     CONSTRAINTS,
     AMOUNTS,
@@ -27,6 +27,8 @@ FEATURES: Final = (
     PREFERENCES,
     LIMITS,
     GANGS,
+    RACKS,
+    PARTITIONS,
 )
 
 
@@ -43,6 +45,8 @@ def features_of(trace: Trace) -> tuple[str, ...]:
         PREFERENCES: bool(trace.preference),
         LIMITS: any(limit != NEVER for limit in trace.limit_us),
         GANGS: any(nodes != NO_GANG for nodes in trace.gang_nodes),
+        RACKS: any(trace.gang_racks),
+        PARTITIONS: len(set(trace.partition)) > 1,
     }
     return tuple([feature for feature in FEATURES if has_feature[feature]])
 

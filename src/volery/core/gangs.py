@@ -16,7 +16,8 @@ import msgspec
 from volery.core.capabilities import GangPlacement, Replication
 from volery.core.component import Deployment
 from volery.core.errors import InputError
-from volery.core.model import AMOUNT_MAX, Amounts, Cluster, Gang
+from volery.core.locality import racks_of
+from volery.core.model import AMOUNT_MAX, PREFERS_RACK, REQUIRES_RACK, Amounts, Cluster, Gang
 from volery.core.trace import NO_GANG, Trace
 
 
@@ -25,19 +26,22 @@ def has_gangs(trace: Trace) -> bool:
     return any(nodes != NO_GANG for nodes in trace.gang_nodes)
 
 
-def with_gangs(trace: Trace, nodes: Sequence[int]) -> Trace:
+def with_gangs(trace: Trace, nodes: Sequence[int], racks: Sequence[int] = ()) -> Trace:
     """The trace with gangs.
 
     Args:
         trace: Workload; gangs that it has are replaced.
         nodes: Count of machines over which the tasks of each job are spread; 0: any machines; NO_GANG: no gang.
+        racks: Rack of each gang, as `Gang.rack`; empty: they may lie in any racks.
 
     Raises:
         InputError: see `check_gangs`.
     """
-    ganged = msgspec.structs.replace(trace, gang_nodes=array("i", nodes))
+    wishes = array("b", racks if any(racks) else ())
+    ganged = msgspec.structs.replace(trace, gang_nodes=array("i", nodes), gang_racks=wishes)
     check_gangs(ganged)
-    return ganged if has_gangs(ganged) else msgspec.structs.replace(trace, gang_nodes=array("i"))
+    without_gangs = {"gang_nodes": array("i"), "gang_racks": array("b")}
+    return ganged if has_gangs(ganged) else msgspec.structs.replace(trace, **without_gangs)
 
 
 def check_gangs(trace: Trace) -> None:
@@ -53,11 +57,18 @@ def check_gangs(trace: Trace) -> None:
         problem = f"{len(trace.gang_nodes)} counts of machines of gangs for {trace.job_count} jobs; give one each"
         raise InputError(trace.name, problem)
 
+    if trace.gang_racks and len(trace.gang_racks) != trace.job_count:
+        problem = f"{len(trace.gang_racks)} racks of gangs for {trace.job_count} jobs; give one each, or none"
+        raise InputError(trace.name, problem)
+
     for job, nodes in enumerate(trace.gang_nodes):
         if nodes == NO_GANG:
             continue
         low, high = trace.first[job], trace.first[job + 1]
 
+        if trace.gang_racks and trace.gang_racks[job] not in (0, PREFERS_RACK, REQUIRES_RACK):
+            problem = f"the rack of gang {job} is {trace.gang_racks[job]}; give 0, {PREFERS_RACK} or {REQUIRES_RACK}"
+            raise InputError(trace.name, problem)
         if nodes < NO_GANG or nodes > high - low:
             problem = (
                 f"job {job} is a gang of {high - low} tasks on {nodes} machines; give from 1 to {high - low}, or 0"
@@ -101,6 +112,29 @@ def check_gang_placement(trace: Trace, deployment: Deployment, place: str, *, ma
         raise InputError(place, problem)
 
 
+def check_gang_racks(trace: Trace, deployment: Deployment, cluster: Cluster, place: str) -> None:
+    """Refuse gangs that require one rack of several for a design that does not heed racks.
+
+    Args:
+        trace: Workload of the run.
+        deployment: Components of the design.
+        cluster: Machines of the run.
+        place: Name of the design, or of the workload.
+
+    Raises:
+        InputError: At a place that names the run's design, or its workload.
+    """
+    if REQUIRES_RACK not in trace.gang_racks or len(set(cluster.racks)) < 2:
+        return
+    placement = deployment.capability(GangPlacement)
+    if placement is None or not placement.racks:
+        problem = (
+            f"job {trace.gang_racks.index(REQUIRES_RACK)} is a gang that requires one rack, which this design does not "
+            "heed; take pipeline, omega or slurm, let the gang prefer one rack, or give --racks 1"
+        )
+        raise InputError(place, problem)
+
+
 def check_gang_sizes(trace: Trace, cluster: Cluster) -> None:
     """Refuse gangs for which the empty cluster has too few slots, or too small amounts, whatever they need beside.
 
@@ -109,7 +143,8 @@ def check_gang_sizes(trace: Trace, cluster: Cluster) -> None:
     Raises:
         InputError: Names the job, its size, and what the cluster holds.
     """
-    room_of: dict[tuple[int, int, int], int] = {}
+    room_of: dict[tuple[int, Gang], int] = {}
+    racks = racks_of(cluster)
     for job, nodes in enumerate(trace.gang_nodes):
         if nodes == NO_GANG:
             continue
@@ -120,17 +155,21 @@ def check_gang_sizes(trace: Trace, cluster: Cluster) -> None:
         shape = trace.gang_of(job) or Gang()
         room = 0
         for place in places:
-            key = place, nodes, shape.tasks_per_node
+            key = place, shape
             if key not in room_of:
                 request = trace.requests[place] if place != NO_GANG else ()
-                room_of[key] = _room(sorted(_counts(cluster, request), reverse=True), shape)
+                room_of[key] = _largest_room(_counts(cluster, request), shape, racks)
             room = max(room, room_of[key])
 
         if room < high - low:
             spread = f" on {nodes} machines, {shape.tasks_per_node} at most on each" if nodes else ""
+            room_where, fix = "the empty cluster holds", "give more or larger machines"
+            if shape.rack == REQUIRES_RACK:
+                room_where, fix = "no empty rack holds more than", "give fewer or larger racks, let it prefer one"
+                spread += " in one rack"
             problem = (
-                f"job {job} is a gang of {high - low} tasks{spread}, and the empty cluster holds {room} of them at "
-                "once; give more or larger machines, or leave the job out"
+                f"job {job} is a gang of {high - low} tasks{spread}, and {room_where} {room} of them at once; {fix}, "
+                "or leave the job out"
             )
             raise InputError(trace.name, problem)
 
@@ -143,6 +182,14 @@ def _counts(cluster: Cluster, request: Amounts) -> list[int]:
     return [
         min([offered[place] // amount for place, amount in asked], default=AMOUNT_MAX) for offered in cluster.capacities
     ]
+
+
+def _largest_room(counts: Sequence[int], shape: Gang, racks: Sequence[int]) -> int:
+    """The count of members for which the machines that may be taken together have room in a shape."""
+    parts: dict[int, list[int]] = {}
+    for rack, count in zip(racks, counts, strict=True):
+        parts.setdefault(rack if shape.rack == REQUIRES_RACK else 0, []).append(count)
+    return max([_room(sorted(part, reverse=True), shape) for part in parts.values()])
 
 
 def _room(counts: Sequence[int], shape: Gang) -> int:

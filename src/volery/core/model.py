@@ -134,16 +134,24 @@ INDIFFERENT: Final = Preference()
 """The job is as fast anywhere."""
 
 
+PREFERS_RACK: Final = 1
+"""In `Gang.rack`: all tasks run in one rack if some rack has room for them when they start."""
+REQUIRES_RACK: Final = 2
+"""In `Gang.rack`: all tasks run in one rack."""
+
+
 class Gang(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The shape of a gang: all tasks of its job run only together (Ousterhout, ICDCS 1982; rigid jobs of HPC).
 
     Args:
         nodes: Count of machines over which the tasks are spread; 0: any number of machines.
         tasks_per_node: Largest count of its tasks on one machine; 0: any number of tasks.
+        rack: PREFERS_RACK or REQUIRES_RACK; 0: its tasks may lie in any racks.
     """
 
     nodes: int = 0
     tasks_per_node: int = 0
+    rack: int = 0
 
 
 class Job(msgspec.Struct, frozen=True, gc=False, array_like=True):

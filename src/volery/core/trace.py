@@ -94,6 +94,7 @@ class Trace(msgspec.Struct, frozen=True):
             no job has one.
         gang_nodes: Count of machines over which the tasks of each job are spread evenly, which run only together; 0:
             together on any machines; NO_GANG: each task for itself. Empty where no job is a gang.
+        gang_racks: Rack of the gang of each job, as `Gang.rack`; empty where gangs may lie in any racks.
         partition: Partition (a queue of machines) to which each job was submitted, or ""; empty where none was named.
     """
 
@@ -123,6 +124,7 @@ class Trace(msgspec.Struct, frozen=True):
     tag_set: array[int] = array("H")
     limit_us: array[int] = array("q")
     gang_nodes: array[int] = array("i")
+    gang_racks: array[int] = array("b")
     partition: tuple[str, ...] = ()
 
     @property
@@ -176,7 +178,8 @@ class Trace(msgspec.Struct, frozen=True):
         nodes = self.gang_nodes[job] if self.gang_nodes else NO_GANG
         if nodes == NO_GANG:
             return None
-        return Gang(nodes, -(-(self.first[job + 1] - self.first[job]) // nodes)) if nodes else Gang()
+        rack = self.gang_racks[job] if self.gang_racks else 0
+        return Gang(nodes, -(-(self.first[job + 1] - self.first[job]) // nodes) if nodes else 0, rack)
 
     def tasks_of(self, job: JobId, numbers: Sequence[TaskId]) -> tuple[Task, ...]:
         """Tasks of a job as schedulers see them.
@@ -280,7 +283,7 @@ class Trace(msgspec.Struct, frozen=True):
             sha.update(repr((self.resources, self.requests)).encode() + little_endian(array("q", self.request)))
 
         optional = ("parent_first", "parents", "priority", "deadline_us", "task_estimate_us", "submit_us")
-        for name in (*optional, "told_estimate_us", "limit_us", "gang_nodes"):
+        for name in (*optional, "told_estimate_us", "limit_us", "gang_nodes", "gang_racks"):
             column = getattr(self, name)
             if column:  # a trace without such a column keeps the digest that it had before there were any
                 sha.update(f"{name}:{len(column)}".encode() + little_endian(array("q", column)))

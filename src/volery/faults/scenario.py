@@ -19,7 +19,19 @@ from volery.core.capabilities import CrashRecovery, DueShares, GangPlacement
 from volery.core.component import Architecture, Deployment, role_of
 from volery.core.errors import InputError
 from volery.core.gangs import check_gang_sizes, with_gangs
-from volery.core.model import SECOND, UNLIMITED, Address, Amounts, Cluster, TagConstraint, TaskId, Time, split_evenly
+from volery.core.model import (
+    PREFERS_RACK,
+    REQUIRES_RACK,
+    SECOND,
+    UNLIMITED,
+    Address,
+    Amounts,
+    Cluster,
+    TagConstraint,
+    TaskId,
+    Time,
+    split_evenly,
+)
 from volery.core.resources import SLOT
 from volery.core.streams import Streams
 from volery.core.tags import with_tags
@@ -75,6 +87,7 @@ class ScenarioJob(msgspec.Struct, frozen=True):
         tags: tags of its tasks.
         gang_nodes: number of machines over which its tasks are spread, which run only together; 0: any; NO_GANG: each
             task for itself.
+        gang_rack: rack of this gang, as `Gang.rack`.
     """
 
     arrival_us: Time
@@ -85,6 +98,7 @@ class ScenarioJob(msgspec.Struct, frozen=True):
     user: str = ""
     tags: tuple[str, ...] = ()
     gang_nodes: int = NO_GANG
+    gang_rack: int = 0
 
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -152,7 +166,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             waits = job.parents or ((),) * len(job.durations_us)
             parents += [tuple(low + place for place in places) for places in waits]
         whole = with_parents(with_tags(flat, [job.tags for job in self.jobs], self.rules), parents)
-        return with_gangs(whole, [job.gang_nodes for job in self.jobs])
+        return with_gangs(whole, [job.gang_nodes for job in self.jobs], [job.gang_rack for job in self.jobs])
 
     def request_of(self, trace: Trace, task: TaskId) -> Amounts:
         """The amounts that a task takes, per resource or slots."""
@@ -255,9 +269,16 @@ def _tagged(architecture: Architecture, scenario: Scenario) -> Scenario:
 
 
 def _ganged(scenario: Scenario, deployment: Deployment) -> Scenario:
-    """With jobs whose tasks run only together, alike and few enough for the empty cluster; all else stays as it is."""
+    """With jobs whose tasks run only together, alike and few enough for the empty cluster; all else stays as it is.
+
+    Where a design heeds racks, machines lie in two, and a stream of its own lets gangs prefer or require one.
+    """
     stream = Streams(scenario.seed).of(f"storm/{scenario.architecture}/gangs")
+    rack_stream = Streams(scenario.seed).of(f"storm/{scenario.architecture}/racks of gangs")
     placement = deployment.capability(GangPlacement)
+    heeds_racks = placement is not None and placement.racks
+    if heeds_racks and not scenario.racks:
+        scenario = replace(scenario, racks=tuple(machine % 2 for machine in range(len(scenario.slots))))
     cluster = scenario.cluster()
     jobs = []
 
@@ -266,7 +287,9 @@ def _ganged(scenario: Scenario, deployment: Deployment) -> Scenario:
         nodes = stream.choice((0, 0, stream.randint(1, size))) if placement is not None and placement.shapes else 0
         is_gang = size > 1 and not any(job.parents) and not job.tags and stream.random() < 0.7
         requests = job.requests[:1] * size
+        wish = rack_stream.choice((0, 0, PREFERS_RACK, REQUIRES_RACK)) if heeds_racks and is_gang else 0
         gang = replace(job, needs=(0,) * size, requests=requests, gang_nodes=nodes if is_gang else NO_GANG)
+        gang = replace(gang, gang_rack=wish)
         try:
             check_gang_sizes(replace(scenario, jobs=(gang,)).trace(), cluster)
         except InputError:  # it is larger than the cluster

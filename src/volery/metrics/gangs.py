@@ -1,10 +1,12 @@
-"""Gangs of a run: how many ran, and what their members held while others of them waited."""
+"""Gangs of a run: how many ran, how far apart, and what their members held while others of them waited."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from volery.core.model import NEVER, Cluster
+from volery.core.model import NEVER, Cluster, JobId
 from volery.core.records import HOUR, Records
 from volery.core.trace import NO_GANG
 from volery.metrics.arrays import asked
@@ -21,6 +23,10 @@ class GangSummary(msgspec.Struct, frozen=True):
         held_machine_h: Time for which members held machines so, in hours of one machine; a member holds the share of
             a machine that its request is of the largest resource.
         held_share: Share of the time of all machines from the first submission to the last finish (0 to 1).
+        machines_mean: Count of the machines on which the tasks of a gang ran, its mean over gangs of several tasks:
+            the spread over servers of Jeon et al. (USENIX ATC 2019, section 3); None where none ran.
+        racks_mean: Count of the racks of these machines, its mean; None where the cluster names no racks.
+        one_rack: Share of these gangs that ran in one rack (0 to 1); None where the cluster names no racks.
     """
 
     gangs: int
@@ -29,6 +35,9 @@ class GangSummary(msgspec.Struct, frozen=True):
     held: int
     held_machine_h: float
     held_share: float
+    machines_mean: float | None = None
+    racks_mean: float | None = None
+    one_rack: float | None = None
 
 
 def gang_summary(records: Records, cluster: Cluster) -> GangSummary | None:
@@ -51,7 +60,29 @@ def gang_summary(records: Records, cluster: Cluster) -> GangSummary | None:
         len({job_of[task] for task in records.held_us}),
         held_us / HOUR,
         held_us / (span_us * len(cluster.slots)) if span_us > 0 else 0.0,
+        *_distances(records, cluster, gangs),
     )
+
+
+def _distances(
+    records: Records, cluster: Cluster, gangs: Sequence[JobId]
+) -> tuple[float | None, float | None, float | None]:
+    """The mean counts of machines and racks of gangs of several tasks, and the share of them in one rack."""
+    first, finish_us = records.trace.first, records.finish_us
+    places = [
+        {records.worker[task] for task in range(first[job], first[job + 1]) if finish_us[task] != NEVER}
+        for job in gangs
+        if first[job + 1] - first[job] > 1
+    ]
+    places = [machines for machines in places if machines]
+    if not places:
+        return None, None, None
+
+    machines_mean = sum(map(len, places)) / len(places)
+    if not cluster.racks:
+        return machines_mean, None, None
+    racks = [len({cluster.racks[machine] for machine in machines}) for machines in places]
+    return machines_mean, sum(racks) / len(racks), racks.count(1) / len(racks)
 
 
 def _held_machine_us(records: Records, cluster: Cluster) -> float:

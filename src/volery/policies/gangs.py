@@ -7,14 +7,16 @@ Other unlike members are placed largest first; a gang that finds no room so on t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from volery.core.model import Gang
+from volery.core.locality import racks_of
+from volery.core.model import REQUIRES_RACK, Cluster, Gang
 from volery.core.resources import REMEMBERED_MAX, Packing
 from volery.policies.match import positions
 
+Answer = TypeVar("Answer")
 Places = list[tuple[int, int]]
 """Machines, each with the count of members that it is given; nothing: there is no room."""
 
@@ -86,6 +88,30 @@ def spread(rooms: Iterable[tuple[int, int]], size: int, gang: Gang) -> Places:
         places.append((machine, taken))
         size -= taken
     return places
+
+
+def rack_vectors(cluster: Cluster) -> tuple[int, ...]:
+    """A bit vector of the machines of each rack, in the order of their numbers."""
+    vectors: dict[int, int] = {}
+    for machine, rack in enumerate(racks_of(cluster)):
+        vectors[rack] = vectors.get(rack, 0) | 1 << machine
+    return tuple([vectors[rack] for rack in sorted(vectors)])
+
+
+def by_rack(gang: Gang, racks: Sequence[int], place: Callable[[int], Answer]) -> Answer:
+    """Place a gang in the first rack that has room for it, if it wants one; where it only prefers that, else anywhere.
+
+    Philly's scheduler places jobs so, and relaxes the demand for one rack (Jeon et al., USENIX ATC 2019, section 2).
+
+    Args:
+        gang: Shape of the gang.
+        racks: Bit vector of the machines of each rack, one rack at least.
+        place: Function that places the gang on machines of a vector; its answer is false where there is no room.
+    """
+    for rack in racks if gang.rack else ():
+        if answer := place(rack):
+            return answer
+    return answer if gang.rack == REQUIRES_RACK else place(-1)
 
 
 class MemberDemand(NamedTuple):

@@ -236,6 +236,9 @@ GANGS: Final[Sequence[SummaryColumn[GangSummary]]] = (
     SummaryColumn("held: gangs", lambda gangs: gangs.held, digits),
     SummaryColumn("machine h", lambda gangs: gangs.held_machine_h, digits),
     SummaryColumn("of all", lambda gangs: gangs.held_share, percent),
+    SummaryColumn("machines", lambda gangs: gangs.machines_mean, digits),
+    SummaryColumn("racks", lambda gangs: gangs.racks_mean, digits),
+    SummaryColumn("one rack", lambda gangs: gangs.one_rack, percent),
 )
 PROVISIONING: Final[Sequence[SummaryColumn[ProvisioningSummary]]] = (
     SummaryColumn("machine h", lambda provisioning: provisioning.machine_h, digits),

@@ -81,7 +81,8 @@ NOTES: Final = {
     "Gangs": (
         "Gangs: jobs whose tasks run only together, those that ran, and tasks of the largest. Held: gangs whose "
         "launched members held machines while others of them waited, the time of machines that they held, and its "
-        "share of the time of all machines."
+        "share of the time of all machines. Machines, racks: those on which a gang of several tasks ran, on average; "
+        "share of these gangs in one rack."
     ),
     "Provisioning": (
         "Provisioning: hours for which machines were provisioned, ran something, and were paid for. Supply, demand: "

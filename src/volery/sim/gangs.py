@@ -18,7 +18,8 @@ from collections.abc import Sequence
 import msgspec
 
 from volery.core.events import TaskFinished
-from volery.core.model import NEVER, Gang, JobId, Task, TaskId, Time
+from volery.core.locality import racks_of
+from volery.core.model import NEVER, REQUIRES_RACK, Gang, JobId, Task, TaskId, Time
 from volery.core.trace import NO_GANG
 from volery.sim.execution import Attempts, BrokenRule, Durations, Extension, LabPort, LaunchRule, launch_of
 from volery.sim.lab import FAR, Lab
@@ -79,6 +80,7 @@ class GangRule(LaunchRule, Extension):
         self._clocks = clocks
         self._has_shapes = has_shapes
         self._nodes = lab.trace.gang_nodes
+        self._racks = racks_of(lab.cluster)
         self._gangs: dict[JobId, GangRun] = {}
         submitter.answered.append(self._answered)
 
@@ -97,6 +99,8 @@ class GangRule(LaunchRule, Extension):
             first = self._lab.trace.first
             size = first[job + 1] - first[job]
             shape = self._lab.trace.gang_of(job) if self._has_shapes else None
+            if shape is not None and not shape.nodes and shape.rack != REQUIRES_RACK:
+                shape = None  # it may lie anywhere
             gang = self._gangs[job] = GangRun(shape, size, size)
 
         self._record(port, task, attempt, waited_us)
@@ -136,7 +140,13 @@ class GangRule(LaunchRule, Extension):
 
         # A member whose end was lost runs again where there is room: the others may have left their machines.
         shape = gang.shape
-        if shape is None or not shape.nodes or gang.finished_tasks:
+        if shape is None or gang.finished_tasks:
+            return
+        racks = {self._racks[other] for other in counts} if shape.rack == REQUIRES_RACK else ()
+        if len(racks) > 1:
+            problem = f"members in racks {', '.join(map(str, sorted(racks)))}; the gang requires one rack"
+            raise BrokenRule(f"{launch_of(port, task, attempt)}: {problem}")
+        if not shape.nodes:
             return
         if counts[machine] > shape.tasks_per_node or len(counts) > shape.nodes:
             problem = f"{counts[machine]} members there, on {len(counts)} machines"

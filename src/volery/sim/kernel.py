@@ -21,7 +21,7 @@ from volery.core.capabilities import CrashRecovery, GangPlacement, Overcommitmen
 from volery.core.component import Component, Deployment, role_of
 from volery.core.costs import Frames, HostCosts
 from volery.core.errors import InputError
-from volery.core.gangs import check_gang_placement, check_gang_sizes, check_gangs, has_gangs
+from volery.core.gangs import check_gang_placement, check_gang_racks, check_gang_sizes, check_gangs, has_gangs
 from volery.core.limits import check_limits
 from volery.core.locality import check_locality
 from volery.core.model import NEVER, Address, Cluster, Time
@@ -472,6 +472,7 @@ def simulate(
     check_gang_sizes(trace, cluster)
     may_hold = options is not None and options.may_hold
     check_gang_placement(trace, deployment, trace.name, may_hold=may_hold)
+    check_gang_racks(trace, deployment, cluster, trace.name)
 
     kernel = Kernel(deployment, trace, cluster, network or Network(), seed, options or Options())
 

@@ -20,7 +20,7 @@ from volery.architectures import ConfiguredDesign
 from volery.core.component import AMOUNTS, DEPENDENCIES, Deployment, Learning, role_of
 from volery.core.errors import InputError, suggestion
 from volery.core.features import GANGS, LIMITS, features_of, used_features
-from volery.core.gangs import check_gang_placement
+from volery.core.gangs import check_gang_placement, check_gang_racks
 from volery.core.model import NEVER, SECOND, SUBMITTER, Cluster, Time
 from volery.core.omissions import CHANGED, LEFT_OUT, WAITS, Omission, Omissions, machine_unit
 from volery.core.records import Records
@@ -243,8 +243,10 @@ def drive(
     links = {(sender, receiver): delay for (sender, receiver), delay in map(_link, run.links.items())}
 
     built = build(run, inputs.cluster, design) if deployment is None else deployment
-    check_heeded(inputs.trace, built, run.label or run.architecture)
-    check_gang_placement(inputs.trace, built, run.label or run.architecture, may_hold=run.gangs == "hold")
+    place = run.label or run.architecture
+    check_heeded(inputs.trace, built, place)
+    check_gang_placement(inputs.trace, built, place, may_hold=run.gangs == "hold")
+    check_gang_racks(inputs.trace, built, inputs.cluster, place)
 
     try:
         records = sim.simulate(

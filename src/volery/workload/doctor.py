@@ -221,6 +221,8 @@ class Examiner:
         defects = []
 
         for rule, rows in self.found().items():
+            if self._form is not None and rule in self._form.usual and rule not in chosen_repairs:
+                continue
             if rule in broken.rows:
                 first = tuple(f"{source}:{line}" for line in broken.lines[rule])
             elif rule == "clock-origin":

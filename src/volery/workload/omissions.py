@@ -59,6 +59,7 @@ CONSTRAINED: Final = "constraints on the machine are not heeded"
 UNRESOLVED: Final = "for tasks that their job does not have"
 TWINS: Final = "of an id that their job has more than once: one job here, in which a wait for one is a wait for all"
 ONE_BY_ONE: Final = "tasks that run only together, of a job whose rows wait for each other: each row is one task"
+ATTEMPTS: Final = "attempts whose tasks run only together: each is a job, which came when the attempt before it ended"
 ENDED_BADLY: Final = pa.array(["failed", "killed", "evicted", "lost"])
 
 Mask = NDArray[np.bool_]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,8 +23,6 @@ from volery.workload.convert import shifted
 from volery.workload.files import numbered_lines
 from volery.workload.formats import format_of, read_source
 from volery.workload.formats.columns import SHIPPED
-from volery.workload.formats.columns.records import REPEATED_KEYS, UNDECODED
-from volery.workload.formats.columns.rows import AFTER_WINDOW, ATTEMPTS, BEFORE_WINDOW, UNLIKE_RUNTIME
 from volery.workload.formats.own import far_of, limits_of
 from volery.workload.formats.source import Noticed
 from volery.workload.table import SCHEMA, VERSION, TableManifest, table_output
@@ -38,8 +36,7 @@ NAMED: Final = ("user", "group", "partition")
 """Columns of names, of which there are few."""
 IDS: Final = ("job", "task", "parents", "constraints")
 """Columns of ids, of which there are many; a parent is the id of a task."""
-WORDLESS: Final = (AFTER_WINDOW, BEFORE_WINDOW, ATTEMPTS, UNLIKE_RUNTIME, UNDECODED, REPEATED_KEYS)
-OTHERS: Final = "rows passed over, or with odd texts, in words of the map"
+OTHERS: Final = "notices of the map of columns, whose words are left out"
 STAYS: Final = ("times", "requests", "numbers of tasks", "states", "priorities", "the order of rows")
 DAY_US: Final = 86_400 * SECOND
 DAYS_MAX: Final = 20_000
@@ -119,9 +116,8 @@ def anonymise(
         for batch in batches:
             table.add(batch)
         is_own = columns is not None and columns not in SHIPPED
-        form_name, remarks, notices = ("columns", (), _plain(+noticed)) if is_own else (
-            source_format.name, source_format.remarks, dict(+noticed)
-        )  # fmt: skip
+        form_name, remarks = ("columns", ()) if is_own else (source_format.name, source_format.remarks)
+        notices = dict(+Noticed({OTHERS: noticed.total()} if is_own else noticed))
         remarks = (*remarks, f"{', '.join((*NAMED, *IDS))} are keyed hashes")
         manifest = TableManifest(VERSION, "", "", form_name, f"volery {volery.__version__}", remarks)
         counts = {"noticed": notices, "rows_read": table.rows, "rows": table.rows}
@@ -130,13 +126,6 @@ def anonymise(
 
     names = {name: len(texts) for name, texts in hashes.names.items() if texts}
     return Pseudonyms(table.rows, names, shift_days)
-
-
-def _plain(noticed: Mapping[str, int]) -> dict[str, int]:
-    """Notices, of which those with a word of a map are one number."""
-    plain = {text: count for text, count in noticed.items() if text in WORDLESS}
-    others = sum(noticed.values()) - sum(plain.values())
-    return plain | ({OTHERS: others} if others else {})
 
 
 class _Hashes:

@@ -92,6 +92,7 @@ def in_order(trace: Trace) -> Trace:
         preference=array("H", [trace.preference[j] for j in order] if trace.preference else []),
         tag_set=array("H", [trace.tag_set[j] for j in order] if trace.tag_set else []),
         gang_nodes=array("i", [trace.gang_nodes[j] for j in order] if trace.gang_nodes else []),
+        gang_racks=array("b", [trace.gang_racks[j] for j in order] if trace.gang_racks else []),
         partition=tuple(trace.partition[j] for j in order) if trace.partition else (),
         submit_us=column(picked(view(trace.submit_us), task_order)),
         **_waits_in(trace, order, task_order, starts),
@@ -148,5 +149,6 @@ def first_jobs(trace: Trace, job_count: int) -> Trace:
         preference=trace.preference[:job_count],
         tag_set=trace.tag_set[:job_count],
         gang_nodes=trace.gang_nodes[:job_count],
+        gang_racks=trace.gang_racks[:job_count],
         partition=trace.partition[:job_count],
     )

@@ -37,8 +37,9 @@ from volery.workload.formats.own import far_of, refuse_no_limit
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import Arranged, CycleError, Edges, Submissions
 from volery.workload.models import RESOURCES, with_requests
-from volery.workload.omissions import ONE_BY_ONE, Judged, OmissionTally, Only, judge
+from volery.workload.omissions import ATTEMPTS, ONE_BY_ONE, Judged, OmissionTally, Only, judge
 from volery.workload.quirks import in_order
+from volery.workload.table import RACK_WISHES
 from volery.workload.tr import trace_name
 
 NODE_CPU_MILLI: Final = 64_000
@@ -90,6 +91,9 @@ class _Row(NamedTuple):
     limit_us: int | None
     gang_tasks: int
     gang_nodes: int
+    gang_rack: int
+    end_us: int | None
+    partition: str | None
 
 
 class _Links:
@@ -331,8 +335,14 @@ def _rows(
     links.has_limits |= batch.column("limit_us").null_count < batch.num_rows
     gang_tasks: Iterable[int | None] = repeat(None)
     gang_nodes: Iterable[int | None] = repeat(None)
+    gang_rack: Iterable[str | None] = repeat(None)
+    ends_us: Iterable[int | None] = repeat(None)
     if links.has_gangs:
         gang_tasks, gang_nodes = _values_of(batch, "gang_tasks", None), _values_of(batch, "gang_nodes", None)
+        gang_rack = _values_of(batch, "gang_rack", None)
+        if has_graph:
+            ends_us = _values_of(batch, "end_us", None)
+    partitions = _values_of(batch, "partition", None)
     came = _values_of(batch, "task_submit_us", None)
     links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
     if links.apart and (unsubmitted := batch.column("submit_us").is_null()).true_count:
@@ -341,7 +351,9 @@ def _rows(
 
     kinds: dict[Amounts, Amounts] = {}
     values = zip(*(_shared_values(batch.column(name)) for name in names), strict=True)
-    wishes_of_rows = zip(replicas, urgent, due, came, limits_us, gang_tasks, gang_nodes, strict=False)
+    wishes_of_rows = zip(
+        replicas, urgent, due, came, limits_us, ends_us, gang_tasks, gang_nodes, gang_rack, partitions, strict=False
+    )
     columns = zip(requests, parents, wishes_of_rows, times, values, strict=False)
     for request, parent_ids, further_values, (code, submit_us, runtime_us), (
         job,
@@ -357,8 +369,9 @@ def _rows(
             continue
 
         estimate = runtime_us if estimate_us is None else estimate_us
-        near, *wishes, sharing_tasks, nodes = further_values
+        near, *wishes, end_us, sharing_tasks, nodes, rack, partition = further_values
         wishes += sharing_tasks or 1, NO_GANG if nodes is None and sharing_tasks is None else nodes or 0
+        wishes += RACK_WISHES.get(rack, 0), end_us, partition
         # 0 stays 0, and nothing else becomes 0; what is not known is none
         units = tuple([max(round(value), int(value > 0)) if value else 0 for value in request])
         units = kinds.setdefault(units, units)
@@ -430,11 +443,13 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     number: dict[Amounts, int] = {}
     replicas: list[Sequence[int]] = []
     submissions = Submissions(apart=links.apart)
-    gang_nodes = array("i")
+    gang_nodes, gang_racks = array("i"), array("b")
 
-    for job in jobs:
-        rows, parents = _in_order(path, job, source)
+    parts: list[_Job] = []
+    for job, rows, parents in _parts(path, jobs, source):
+        parts.append(job)
         gang_nodes.append(_gang_of(path, job, rows, parents, source))
+        gang_racks.append(max([row.gang_rack for row in rows]) if gang_nodes[-1] != NO_GANG else 0)
         submissions.add(job.arrival_us, [row.came_us for row in rows], [row.instances for row in rows], parents)
 
         if links.jobs:
@@ -455,11 +470,12 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
 
-    users = [job.rows[0].user for job in jobs]
+    users = [job.rows[0].user for job in parts]
+    partitions = [job.rows[0].partition or "" for job in parts]
     has_users = form.name not in TABLES_OF_REQUESTS and any(users)
     parent_first, flat = edges.columns()
     priority, deadline_us, limit_us = (
-        (longs(), longs(), longs()) if form.name in TABLES_OF_REQUESTS else _wishes(jobs, submissions.begin_us, links)
+        (longs(), longs(), longs()) if form.name in TABLES_OF_REQUESTS else _wishes(parts, submissions.begin_us, links)
     )
 
     arrival_us, submit_us = submissions.columns()
@@ -478,6 +494,8 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
         submit_us=submit_us,
         limit_us=limit_us,
         gang_nodes=gang_nodes if any(nodes != NO_GANG for nodes in gang_nodes) else array("i"),
+        gang_racks=gang_racks if any(gang_racks) else array("b"),
+        partition=tuple(partitions) if any(partitions) else (),
     )
 
     if replicas:
@@ -486,10 +504,27 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     return in_order(with_requests(trace, resources, tuple(number), places) if resources else trace)
 
 
+def _parts(path: Path, jobs: list[_Job], source: _Source) -> Iterator[tuple[_Job, list[_Row], list[list[int]]]]:
+    """The jobs with their rows and the parents of these: attempts that are gangs are a job each."""
+    for job in jobs:
+        rows, parents = _in_order(path, job, source)
+        is_chain = len(rows) > 1 and parents == [[place - 1] if place else [] for place in range(len(rows))]
+        is_ganged = is_chain and any(row.gang_nodes != NO_GANG for row in rows)
+        if not is_ganged or any(row.end_us is None for row in rows[:-1]):
+            yield job, rows, parents
+            continue
+
+        source.tally.add_changed(ATTEMPTS, job.name, len(rows) - 1)
+        arrival_us = job.arrival_us
+        for row in rows:
+            yield _Job(job.name, arrival_us, [row]), [row], [[]]
+            arrival_us = max(arrival_us, row.end_us or 0)
+
+
 def _gang_of(path: Path, job: _Job, rows: list[_Row], parents: list[list[int]], source: _Source) -> int:
     """The machines of a job whose tasks run only together, or NO_GANG; its rows become those of its tasks.
 
-    Rows that wait for each other, as attempts of a job do, cannot run together: each is a task, which is counted.
+    Rows that wait for each other cannot run together: each is a task, which is counted.
 
     Raises:
         InputError: a gang has more machines than tasks, or a negative number of them.

@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 
 from volery.core.errors import InputError
 from volery.core.limits import Limits
+from volery.core.model import PREFERS_RACK, REQUIRES_RACK
 from volery.workload.files import atomic_output
 
-VERSION: Final = 5
+VERSION: Final = 6
 """The version of the schema; tables of earlier ones, which have fewer columns, are read, too."""
 BATCH_ROWS: Final = 1 << 16
 MANIFEST_KEY: Final = b"volery.manifest"
@@ -60,6 +61,7 @@ SCHEMA: Final = pa.schema(
         pa.field("gang_nodes", pa.int64()),
         pa.field("group", pa.string()),
         pa.field("partition", pa.string()),
+        pa.field("gang_rack", pa.string()),
     ],
     metadata={VERSION_KEY: str(VERSION).encode()},
 )
@@ -73,9 +75,12 @@ SINCE: Final = (
     {"replicas": 2, "priority": 3, "deadline_us": 3, "task_submit_us": 3}
     | dict.fromkeys(OMISSIONS, 4)
     | dict.fromkeys(RIGID_JOBS, 5)
+    | {"gang_rack": 6}
 )
 """Columns that came after version 1, and with which."""
 AS_NEAR: Final = (1000, 1000)
+RACK_WISHES: Final = {"prefer": PREFERS_RACK, "require": REQUIRES_RACK}
+"""Words of `gang_rack` -> `volery.core.model.Gang.rack`."""
 STATUSES: Final = ("finished", "failed", "killed", "evicted", "lost", "running", "waiting")
 
 
@@ -106,6 +111,7 @@ class TaskRow(msgspec.Struct, gc=False):
         gang_nodes: count of machines over which the job's tasks are spread evenly, which run only together; 0: any
             machines; null with no count of tasks: each task runs for itself.
         group, partition: group of the user, and part of the machines that the job was submitted to.
+        gang_rack: one of `RACK_WISHES`, where tasks that run only together are to lie in one rack.
     """
 
     job: str | None = None
@@ -139,6 +145,7 @@ class TaskRow(msgspec.Struct, gc=False):
     gang_nodes: int | None = None
     group: str | None = None
     partition: str | None = None
+    gang_rack: str | None = None
 
 
 class Repair(msgspec.Struct, frozen=True):

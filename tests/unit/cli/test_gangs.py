@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ def test_rigid_jobs_start_whole_on_several_machines(command: Command, trace: Pat
     assert run["delay_s"]["mean"] == pytest.approx((0 + 90 + 0 + 120) / 4)
     assert run["gangs"] == {
         "gangs": 3, "ran": 3, "largest": 4, "held": 0, "held_machine_h": 0.0, "held_share": 0.0,
+        "machines_mean": 3.0, "racks_mean": None, "one_rack": None,
     }  # fmt: skip
     assert (run["are_gangs_tasks"], run["starts_gangs"]) == (False, True)
 
@@ -91,3 +93,64 @@ def test_what_cannot_be_is_refused(command: Command, trace: Path, words: tuple[s
     ended = command(*work(trace, design, workers=3), *options)
     assert ended.status == 2
     assert problem in " ".join(ended.err.split())
+
+
+PHILLY = "timestamp,duration,num_gpus,gpu_time,cluster\n1970-01-01 00:01:00,60.0,2,120.0,a\n"
+LOGGED = [{"jobid": "a", "submitted_time": "1970-01-01 00:01:00", "status": "Pass", "attempts": [{
+    "start_time": "1970-01-01 00:01:00", "end_time": "1970-01-01 00:02:00", "detail": [{"gpus": ["g", "h"]}],
+}]}]  # fmt: skip
+PAI = "j1,worker,2,Terminated,60,120,600,29.3,100,T4\n"
+MAP = (
+    '[columns]\njob = "j"\nsubmit = "s"\nruntime = {column = "t", unit = "s"}\ntasks = "n"\ndevices = "g"\nrack = "r"\n'
+)
+OWN = "j,s,t,n,g,r\n1,2024-03-01 09:00,60,2,2,require\n"
+
+
+@pytest.mark.parametrize("text", [PHILLY, json.dumps(LOGGED), PAI])
+def test_jobs_of_gpu_clusters_are_gangs_with_devices_for_designs_that_start_them_whole(
+    command: Command, tmp_path: Path, text: str
+) -> None:
+    """A job of two GPUs runs on two machines of one; as one task it fits none of them."""
+    path = tmp_path / "gpus"
+    path.write_text(text)
+    cluster = ("--trace", path, "--workers", "2", "--racks", "2", "--capacity", "gpu_milli=1000")
+    if text == PAI:
+        cluster = (*cluster[:-1], "gpu_milli=1000,cpu_milli=8000,memory_mb=65536")
+    whole = command("compare", "pipeline", *cluster, "--json").json["runs"][0]
+    gangs = whole["gangs"]
+    assert (gangs["ran"], gangs["largest"], gangs["machines_mean"]) == (1, 2, 2)
+    assert (gangs["racks_mean"], gangs["one_rack"]) == (2, 0)
+    tasks = command("compare", "pipeline", "oracle", *cluster)
+    assert tasks.out.startswith("Rigid jobs are read as one task each (as=task): oracle starts tasks one by one.")
+    held = command("compare", "pipeline", "oracle", *cluster, "--gangs", "hold", "--json").json["runs"]
+    assert [run["gangs"]["ran"] for run in held] == [1, 1]
+
+
+def test_a_gang_of_a_table_requires_one_rack(command: Command, tmp_path: Path) -> None:
+    table, columns = tmp_path / "own.csv", tmp_path / "own.toml"
+    table.write_text(OWN)
+    columns.write_text(MAP)
+    work = ("--trace", table, "--columns", columns, "--capacity", "gpu_milli=1000", "--workers", "4")
+    for racks, one_rack in (("2", 1), ("1", None)):
+        [run] = command("compare", "pipeline", *work, "--racks", racks, "--json").json["runs"]
+        assert (run["gangs"]["ran"], run["gangs"]["one_rack"]) == (1, one_rack)
+
+    for design, racks, problem in (
+        (
+            "pipeline",
+            "4",
+            "job 0 is a gang of 2 tasks in one rack, and no empty rack holds more than 1 of them at once",
+        ),
+        ("mesos", "2", "job 0 is a gang that requires one rack, which this design does not heed; take pipeline"),
+        ("oracle --gangs hold", "2", "job 0 is a gang that requires one rack, which this design does not heed"),
+    ):
+        refused = command("compare", *design.split(), *work, "--racks", racks)
+        assert refused.status == 2
+        assert problem in " ".join(refused.err.split())
+
+    table.write_text(OWN.replace("require", "prefer"))
+    assert "mesos" in command("compare", "mesos", *work, "--racks", "2").out
+    table.write_text(OWN.replace("require", "near"))
+    refused = command("compare", "pipeline", *work)
+    assert refused.status == 2
+    assert "own.csv:2: r gives no rack: 'near' is none of prefer, require" in " ".join(refused.err.split())

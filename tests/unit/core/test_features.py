@@ -10,7 +10,7 @@ import pytest
 from volery.architectures import configure, lookup, registry
 from volery.core.features import CONSTRAINTS, FEATURES, features_of, used_features
 from volery.core.locality import with_replicas
-from volery.core.model import NEVER, Preference
+from volery.core.model import NEVER, PREFERS_RACK, Preference
 from volery.core.trace import NO_GANG
 from volery.workload import load_trace
 
@@ -33,6 +33,8 @@ def test_a_plain_workload_has_none_and_a_rich_one_all() -> None:
         preferences=(Preference(1, 0, 200),),
         preference=array("H", [0, 0]),
         gang_nodes=array("i", [NO_GANG, 0]),
+        gang_racks=array("b", [0, PREFERS_RACK]),
+        partition=("", "long"),
     )
     assert features_of(rich) == FEATURES
 
@@ -41,8 +43,8 @@ def test_a_plain_workload_has_none_and_a_rich_one_all() -> None:
     ("design", "parameters", "expected"),
     [
         ("oracle", {}, {"constraints", "amounts"}),
-        ("backfill", {}, {"constraints", "amounts", "dependencies", "limits", "gangs"}),
-        ("pipeline", {}, {"constraints", "amounts", "dependencies", "gangs"}),
+        ("backfill", {}, {"constraints", "amounts", "dependencies", "limits", "gangs", "racks"}),
+        ("pipeline", {}, {"constraints", "amounts", "dependencies", "gangs", "racks"}),
         ("oracle", {"order": "drf"}, {"constraints", "amounts", "users"}),
         ("megha-2021", {"shares": "a:1+b:1"}, {"constraints", "amounts", "users"}),
         ("pigeon", {}, {"constraints"}),

@@ -7,9 +7,9 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from volery.core.model import Gang
+from volery.core.model import PREFERS_RACK, REQUIRES_RACK, Cluster, Gang
 from volery.core.resources import DevicePacking, Packing
-from volery.policies.gangs import MemberDemand, Rooms, assign, rooms_on, spread
+from volery.policies.gangs import MemberDemand, Rooms, assign, by_rack, rack_vectors, rooms_on, spread
 
 ONE = Packing(1)
 
@@ -90,3 +90,25 @@ def test_unlike_amounts_are_placed_largest_first() -> None:
     demands = [MemberDemand(ONE.pack((1,)), 0b11, 2), MemberDemand(ONE.pack((5,)), 0b11, 1)]
     assert assign(demands, free(5, 2), ONE) == [[1, 1], [0]]
     assert assign(demands, free(4, 4), ONE) == []
+
+
+def test_a_gang_takes_the_first_rack_that_has_room_and_others_only_if_it_merely_prefers_one() -> None:
+    cluster = Cluster((0,) * 5, (1,) * 5, racks=(7, 3, 7, 3, 7))
+    racks = rack_vectors(cluster)
+    assert racks == (0b01010, 0b10101)
+    assert rack_vectors(Cluster.uniform(3)) == (0b111,)
+
+    def places(rack: int, size: int, *free_slots: int) -> list[tuple[int, int]]:
+        def place(machines: int) -> list[tuple[int, int]]:
+            rooms = rooms_on(0b11111 & machines, free(*free_slots), ONE.pack((1,)), Rooms(ONE))
+            return spread(rooms, size, gang)
+
+        gang = Gang(rack=rack)
+        return by_rack(gang, racks, place)
+
+    for wish in (PREFERS_RACK, REQUIRES_RACK):
+        assert places(wish, 2, 1, 1, 1, 1, 1) == [(1, 1), (3, 1)]
+        assert places(wish, 2, 1, 1, 1, 0, 1) == [(0, 1), (2, 1)]
+    assert places(PREFERS_RACK, 4, 1, 1, 1, 1, 1) == [(0, 1), (1, 1), (2, 1), (3, 1)]
+    assert places(REQUIRES_RACK, 4, 1, 1, 1, 1, 1) == []
+    assert places(0, 2, 1, 1, 1, 1, 1) == [(0, 1), (1, 1)]

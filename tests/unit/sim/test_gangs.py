@@ -13,7 +13,7 @@ from volery.core.component import Component, Deployment
 from volery.core.errors import InputError
 from volery.core.events import Event, JobDone, Submit
 from volery.core.gangs import with_gangs
-from volery.core.model import SECOND, Address, Cluster, Task, Time
+from volery.core.model import PREFERS_RACK, REQUIRES_RACK, SECOND, Address, Cluster, Task, Time
 from volery.core.records import Records
 from volery.core.trace import NO_GANG, Trace
 from volery.roles.node import Completed, Kill, Launch, with_nodes
@@ -192,6 +192,45 @@ def test_a_design_that_starts_gangs_whole_keeps_their_shapes(nodes: int, places:
         network=Network(delay_us=0),
         options=Options(may_hold=True),
     )
+
+
+def test_a_design_that_heeds_racks_keeps_a_gang_that_requires_one_in_it() -> None:
+    cluster = msgspec.structs.replace(Cluster.uniform(3), racks=(0, 1, 0))
+    for wish, nodes in ((REQUIRES_RACK, 0), (REQUIRES_RACK, 2), (PREFERS_RACK, 0)):
+        trace = with_gangs(gangs((0, [1, 1])), [nodes], [wish])
+        for second_machine in (2, 1):
+            deployment = built(OneByOne(0, {1: second_machine}), 3, GangPlacement(racks=True))
+            if wish == REQUIRES_RACK and second_machine == 1:
+                with pytest.raises(BrokenRule, match="members in racks 0, 1; the gang requires one rack"):
+                    simulate(deployment, trace, cluster, network=Network(delay_us=0))
+            else:
+                simulate(deployment, trace, cluster, network=Network(delay_us=0))
+
+
+def test_a_gang_that_requires_one_rack_is_refused_by_a_design_that_does_not_heed_racks() -> None:
+    cluster = msgspec.structs.replace(Cluster.uniform(3), racks=(0, 1, 0))
+    with pytest.raises(InputError, match="job 0 is a gang that requires one rack, which this design does not heed"):
+        played_on(cluster, with_gangs(gangs((0, [1, 1])), [0], [REQUIRES_RACK]))
+    played_on(cluster, with_gangs(gangs((0, [1, 1])), [0], [PREFERS_RACK]))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wish", "problem"),
+    [
+        (0, REQUIRES_RACK, "a gang of 5 tasks in one rack, and no empty rack holds more than 4 of them at once; give"),
+        (5, REQUIRES_RACK, "a gang of 5 tasks on 5 machines, 1 at most on each in one rack, and no empty rack holds"),
+        (0, PREFERS_RACK, ""),
+    ],
+)
+def test_a_gang_that_is_larger_than_any_rack_is_refused_if_it_requires_one(nodes: int, wish: int, problem: str) -> None:
+    cluster = msgspec.structs.replace(Cluster.uniform(5, slots=2), racks=(0, 1, 0, 2, 1))
+    trace = with_gangs(gangs((0, [1] * 5)), [nodes], [wish])
+    deployment = built(OneByOne(0), 5, GangPlacement(racks=True))
+    if problem:
+        with pytest.raises(InputError, match=problem):
+            simulate(deployment, trace, cluster)
+    else:
+        simulate(deployment, trace, cluster)
 
 
 @pytest.mark.parametrize(

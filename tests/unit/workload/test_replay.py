@@ -15,7 +15,7 @@ from tests.unit.architectures.pipeline.runs import run
 from volery.core.errors import InputError
 from volery.core.events import Submit
 from volery.core.features import DEADLINES, PRIORITIES, features_of
-from volery.core.model import NEVER, Cluster
+from volery.core.model import NEVER, PREFERS_RACK, REQUIRES_RACK, Cluster
 from volery.core.omissions import CHANGED, Omissions
 from volery.core.trace import NO_GANG, Trace
 from volery.core.workflows import check_workflows, levels
@@ -178,6 +178,14 @@ def test_rows_of_a_table_state_gangs_and_their_shapes(tmp_path: Path) -> None:
     asked = [trace.requests[place] for place in trace.request]
     assert asked == [(2000, 4)] * 3 + [(1000, 1)] * 2 + [(2000, 2)] + [(500, 1)] * 2
     assert states_gangs(str(path))
+
+    assert not trace.gang_racks
+    wishes = ["require", None, "prefer", "require"]
+    write_rows(path, [msgspec.structs.replace(row, gang_rack=wish) for row, wish in zip(rows, wishes, strict=True)])
+    assert list(load_trace(path).gang_racks) == [REQUIRES_RACK, PREFERS_RACK, 0], "the last job is no gang"
+    write_rows(path, [msgspec.structs.replace(rows[0], gang_rack="near")])
+    with pytest.raises(InputError, match=r"t\.parquet:1: gang_rack is 'near'; it is one of prefer, require, or null"):
+        load_trace(path)
 
     write_rows(path, [msgspec.structs.replace(rows[0], gang_nodes=4)])
     with pytest.raises(InputError, match=r"t\.parquet: job 'a' is a gang of 3 tasks on 4 machines; give from 0 to 3"):

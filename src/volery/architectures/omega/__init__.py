@@ -45,7 +45,7 @@ from volery.core.bounds import Components, Count, Parameters, Period, PositiveCo
 from volery.core.capabilities import GangPlacement, Refusals, TagPlacement
 from volery.core.component import Architecture, Component, Conformance, Deployment, UnusedFeatures, sent_by
 from volery.core.errors import InputError
-from volery.core.features import GANGS
+from volery.core.features import GANGS, RACKS
 from volery.core.model import SECOND, Address, Cluster
 from volery.core.stages import Realisation, Stage
 from volery.core.streams import Streams
@@ -237,7 +237,7 @@ def heeds_gangs(config: Any) -> bool:
 
 
 def _unused(config: Any) -> frozenset[str]:
-    return frozenset() if heeds_gangs(config) else frozenset({GANGS})
+    return frozenset() if heeds_gangs(config) else frozenset({GANGS, RACKS})
 
 
 def _setting(name: str, config: PlacementConfig) -> PlacementSetting:
@@ -285,8 +285,9 @@ def _wired(
         components[address] = Node(CELL)
 
     machines = {address: machine for machine, address in enumerate(layout.nodes)}
+    is_shared = not isinstance(config, MesosConfig)
     if heeds_gangs(config):
-        capabilities = (*capabilities, GangPlacement(shapes=not isinstance(config, MesosConfig)))
+        capabilities = (*capabilities, GangPlacement(shapes=is_shared, racks=is_shared))
     deployment = Deployment(components, machines, lambda _: entry, delays, capabilities)
     return linked(deployment, MESSAGES | OFFER_MESSAGES) if config.reliable else deployment
 
@@ -312,6 +313,7 @@ STAGES = {
 }
 
 HEEDS = {"constraints": "", "users": "service=user or fill", "amounts": "", "gangs": ""}
+HEEDS_RACKS = {**HEEDS, "racks": ""}
 PREEMPTION = Realisation("CellState.on_commit", "full", "lower priorities make way", "preemption=true")
 
 OMEGA = Architecture(
@@ -333,7 +335,7 @@ OMEGA = Architecture(
             "retry_s": 60.0,
         },
     ),
-    features={**HEEDS, "priorities": "preemption"},
+    features={**HEEDS_RACKS, "priorities": "preemption"},
     capabilities=(UnusedFeatures(_unused),),
 )
 
@@ -344,7 +346,7 @@ MONOLITHIC = msgspec.structs.replace(
     source="Schwarzkopf et al.: Omega, EuroSys 2013, section 4.1 (the baseline)",
     defaults=MonolithicConfig(),
     conformance=msgspec.structs.replace(OMEGA.conformance, tags="", hops=2),
-    features=HEEDS,
+    features=HEEDS_RACKS,
     build=build_monolithic,
     stages={
         **{stage: realisation for stage, realisation in STAGES.items() if stage not in (Stage.M2, Stage.M4, Stage.M5)},

@@ -409,18 +409,17 @@ class JobQueue:
         Args:
             ring, whole: Function from constraints to the machines that may be drawn; see `PlacementProblem`.
         """
-        stream = self.stream
-        setting = self.setting
-
         tasks = tuple(first_tasks)
         pools = {needs: ring(needs) for needs in dict.fromkeys([task.constraints for task in tasks])}
 
         # The same stretch of the random order for all constraint sets: the job's machines are one choice.
-        if setting.pickiness:
-            start = stream.random()
-            pools = {needs: stretch(pool, setting.pickiness, start) for needs, pool in pools.items()}
+        if self.setting.pickiness:
+            start = self.stream.random()
+            pools = {needs: stretch(pool, self.setting.pickiness, start) for needs, pool in pools.items()}
 
-        return PlacementProblem(tasks, free, pools, self.layout.packing, stream.getrandbits(64), whole)
+        racks = self.layout.racks if whole is not None and whole.rack else ()
+        seed = self.stream.getrandbits(64)
+        return PlacementProblem(tasks, free, pools, self.layout.packing, seed, whole, racks=racks)
 
     def tried(
         self,

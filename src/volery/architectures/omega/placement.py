@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from volery.core.model import Amounts, Cluster, Gang, Task
 from volery.core.resources import SLOT, Packing, packing_of
 from volery.policies.capacity import CapacityIndex, Ladders
-from volery.policies.gangs import Rooms, spread
+from volery.policies.gangs import Rooms, by_rack, rack_vectors, spread
 from volery.policies.match import Anchors, Matches, SmallRandom
 from volery.policies.tags import TagIndex
 
@@ -59,6 +59,11 @@ class Layout:
     def matches(self) -> Matches:
         """The machines that satisfy constraints, as vectors."""
         return Matches(self._cluster.constraints, Anchors(self._cluster.constraints))
+
+    @cached_property
+    def racks(self) -> tuple[int, ...]:
+        """A bit vector of the machines of each rack."""
+        return rack_vectors(self._cluster)
 
     @cached_property
     def index(self) -> CapacityIndex:
@@ -190,6 +195,7 @@ class PlacementProblem(NamedTuple):
         pools: Constraint set of these tasks -> machines to draw from.
         whole: Shape in which all are placed or none; None: each may be placed alone.
         tags: Tags of what is placed already; the solution may count in it. None: none of these tasks has tags.
+        racks: Bit vector of the machines of each rack, where `whole` prefers or requires one.
     """
 
     tasks: Sequence[Task]
@@ -199,6 +205,7 @@ class PlacementProblem(NamedTuple):
     seed: int
     whole: Gang | None = None
     tags: TagIndex | None = None
+    racks: Sequence[int] = ()
 
 
 class PlacementAnswer(NamedTuple):
@@ -229,6 +236,8 @@ def place(problem: PlacementProblem) -> PlacementAnswer:
     """Find a machine for each task, as far as there is room."""
     if problem.tags is not None:
         return _place_tagged(problem, problem.tags)
+    if problem.racks:
+        return _place_in_racks(problem)
     if problem.whole is not None and problem.whole.nodes:
         return _place_shaped(problem, problem.whole)
     free = problem.free
@@ -290,6 +299,18 @@ def place(problem: PlacementProblem) -> PlacementAnswer:
                 return NOWHERE
 
     return PlacementAnswer(tuple(places), tuple(machines), tuple(requests))
+
+
+def _place_in_racks(problem: PlacementProblem) -> PlacementAnswer:
+    """Place a gang that prefers or requires one rack."""
+
+    def placed(rack: int) -> PlacementAnswer | None:
+        pools = {needs: [machine for machine in pool if rack >> machine & 1] for needs, pool in problem.pools.items()}
+        answer = place(problem._replace(pools=pools, racks=()))
+        return answer if answer.places else None
+
+    assert problem.whole is not None, "tasks that may start apart have no rack"
+    return by_rack(problem.whole, problem.racks, placed) or NOWHERE
 
 
 def _place_shaped(problem: PlacementProblem, shape: Gang) -> PlacementAnswer:

@@ -74,7 +74,7 @@ from volery.core.component import (
     sent_by,
 )
 from volery.core.errors import InputError
-from volery.core.features import GANGS
+from volery.core.features import GANGS, RACKS
 from volery.core.model import SECOND, Address, Cluster, split_evenly
 from volery.core.records import ATTEMPT_MAX, Billing
 from volery.core.resources import units_per_processor
@@ -282,7 +282,7 @@ def starts_gangs(config: PipelineConfig) -> bool:
 
 def unused(config: Any) -> frozenset[str]:
     """The declared features that a configuration does not use."""
-    return frozenset() if starts_gangs(config) else frozenset({GANGS})
+    return frozenset() if starts_gangs(config) else frozenset({GANGS, RACKS})
 
 
 def assembly(config: PipelineConfig) -> Assembly:
@@ -435,7 +435,7 @@ def _capabilities(config: PipelineConfig, parts: Assembly, rental: Rental | None
     capabilities += [Overcommitment(2)] if config.T6.startswith("reclaim") else []  # reclaimed is what is reserved
     capabilities += [rental.billing] if rental is not None else []
     capabilities += [TagPlacement()] if config.tags else []
-    capabilities += [GangPlacement()] if parts.starts_gangs else []
+    capabilities += [GangPlacement(racks=True)] if parts.starts_gangs else []
     return capabilities
 
 
@@ -584,6 +584,7 @@ PIPELINE = Architecture(
         "amounts": "",
         "dependencies": "",
         "gangs": "",
+        "racks": "",
     },
     capabilities=(PolicyNames(named), UnusedFeatures(unused)),
 )

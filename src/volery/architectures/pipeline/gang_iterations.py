@@ -63,7 +63,7 @@ class Backfilling(Sequential):
 
     def _is_counted(self, kind: Kind) -> bool:
         """True if the count of its members that find room decides whether a class has room."""
-        return not isinstance(kind, GangKind) or (kind.is_counted and not kind.gang.nodes)
+        return not isinstance(kind, GangKind) or kind.fits_by_count
 
 
 class GangEasy(Backfilling):

@@ -5,20 +5,23 @@ of its own (`GangKind`). Whatever ends a member before its time (a machine that 
 and all gather again: the driver has ended the attempts of those that it has begun, and none is left that holds a
 machine for a gang that cannot begin.
 
-Members that are alike take machines by stage R5, one after another; unlike ones, and those of a gang with a shape, the
-machines with most room in order of their numbers (`volery.policies.gangs`).
+Members that are alike take machines by stage R5, one after another; unlike ones, and those of a gang with a shape or in
+one rack, the machines with most room in order of their numbers (`volery.policies.gangs`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
 from volery.architectures.pipeline.attempts import AfterEviction, Placements
 from volery.architectures.pipeline.policies import Candidates, Kind, Running, State, Waiting
-from volery.core.model import Gang, JobId, TaskId, Time
-from volery.policies.gangs import MemberDemand, Places, Rooms, assign, rooms_on, spread
+from volery.core.model import REQUIRES_RACK, Gang, JobId, TaskId, Time
+from volery.policies.gangs import MemberDemand, Places, Rooms, assign, by_rack, rack_vectors, rooms_on, spread
+
+ANY_SHAPE: Final = Gang()
 
 
 class GangKind(Kind):
@@ -27,9 +30,10 @@ class GangKind(Kind):
     Attributes:
         demands: Members by class, with their counts; one entry where all are alike.
         most: Largest count of members that an empty machine holds, where all are alike; 0 elsewhere.
+        fits_by_count: Whether any machines will do that hold as many members as it has.
     """
 
-    __slots__ = ("demands", "gang", "most", "size")
+    __slots__ = ("demands", "fits_by_count", "gang", "most", "racks", "size")
 
     def __init__(self, groups: dict[Kind, int], gang: Gang, state: State, rooms: Rooms) -> None:
         kinds = list(groups)
@@ -55,8 +59,10 @@ class GangKind(Kind):
 
         self.size = sum(groups.values())
         self.gang = gang
+        self.racks = rack_vectors(state.cluster) if gang.rack else ()
         self.demands = tuple([MemberDemand(kind.packed, kind.suitable, count) for kind, count in groups.items()])
         self.most = max([rooms[free, self.packed] for free in set(state.whole.free)]) if self.is_counted else 0
+        self.fits_by_count = is_uniform and not gang.nodes and gang.rack != REQUIRES_RACK
         self.possible = bool(places_on(self, self.suitable, state.whole.free, state, rooms))
 
     @property
@@ -71,11 +77,15 @@ def places_on(kind: Kind, machines: int, free: Sequence[int], state: State, room
     Args:
         free: Free amounts of all machines, packed and guarded.
     """
-    if isinstance(kind, GangKind) and not kind.is_counted:
-        demands = [demand._replace(machines=demand.machines & machines) for demand in kind.demands]
-        assigned = [machine for part in assign(demands, free, state.packing) for machine in part]
-        return [(machine, 1) for machine in assigned]
-    return spread(rooms_on(kind.suitable & machines, free, kind.packed, rooms), kind.size, kind.gang)
+
+    def placed(rack: int) -> Places:
+        if isinstance(kind, GangKind) and not kind.is_counted:
+            demands = [demand._replace(machines=demand.machines & machines & rack) for demand in kind.demands]
+            assigned = [machine for part in assign(demands, free, state.packing) for machine in part]
+            return [(machine, 1) for machine in assigned]
+        return spread(rooms_on(kind.suitable & machines & rack, free, kind.packed, rooms), kind.size, kind.gang)
+
+    return by_rack(kind.gang, kind.racks, placed)
 
 
 class GangRecord(msgspec.Struct, eq=False):
@@ -166,7 +176,7 @@ class Gangs:
         if not isinstance(kind, GangKind):
             return index.pick(kind.need, kind.suitable & machines, "first") >= 0
 
-        if kind.is_counted and not kind.gang.nodes:
+        if kind.fits_by_count:
             fitting = index.fitting(kind.need, kind.suitable & machines)
             count = fitting.bit_count()
             if count >= kind.size or kind.most <= 1 or not count:
@@ -211,7 +221,7 @@ class Gangs:
         self, kind: GangKind, members: Sequence[Waiting], machines: int, places: Places | None
     ) -> Iterator[tuple[Waiting, int]]:
         """Each member with its machine; the caller takes the room there before it asks for the next one."""
-        if places is None and len(kind.demands) == 1 and not kind.gang.nodes:
+        if places is None and len(kind.demands) == 1 and kind.gang == ANY_SHAPE:
             targets, state = self._cycle.targets, self._state
             for member in members:
                 candidates = Candidates(state, member, machines)

@@ -16,7 +16,7 @@ import msgspec
 from volery.architectures.pipeline import PIPELINE, UNTAGGED, PipelineConfig, starts_gangs
 from volery.architectures.pipeline.iterations import BACKFILLING
 from volery.core.component import Architecture
-from volery.core.features import GANGS
+from volery.core.features import GANGS, RACKS
 from volery.core.stages import Stage
 
 HOPS_BY_MANAGERS: Final = 4
@@ -67,7 +67,7 @@ def preset(
 
     features = dict(PIPELINE.features)
     if not starts_gangs(defaults):
-        del features[GANGS]
+        del features[GANGS], features[RACKS]
 
     return msgspec.structs.replace(
         PIPELINE,

@@ -9,8 +9,8 @@ Deviates A job is a gang, or an array with an element per task, or one task; its
          of the loops take no time and are never interrupted, and a loop runs only when something has changed: the main
          loop at half seconds, the backfill loop at whole ones. All resources are consumed, memory too. A requeued job
          is eligible after cred_expire. PreemptMode=CANCEL gives up the tasks. Not modelled: SUSPEND and gang
-         scheduling, GraceTime, features, licenses, topology, limits of associations and QOS, CompleteWait,
-         federations, heterogeneous jobs.
+         scheduling, GraceTime, features, licenses, topology beyond one rack for a gang, limits of associations and QOS,
+         CompleteWait, federations, heterogeneous jobs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def build(cluster: Cluster, config: SlurmConfig, streams: Streams) -> Deployment
         raise InputError(f"{PLACE}conf", problem)
     table = NodeFacts(cluster, weights_of(config, len(cluster.slots)))
     partitions, default = partitions_of(config, table.every)
-    site = SlurmSite(partitions, default, config.SelectType == "select/linear", reservations_of(config, table.every))
+    is_exclusive, is_divided = config.SelectType == "select/linear", bool(config.PartitionName)
+    site = SlurmSite(partitions, default, is_exclusive, reservations_of(config, table.every), is_divided)
     fit = Fit(table, cluster.resources, site)
 
     core_count = sum([fit.node_cores(node) for node in range(len(cluster.slots))])
@@ -56,7 +57,7 @@ def build(cluster: Cluster, config: SlurmConfig, streams: Streams) -> Deployment
 
     controller = Controller(table, site, fit, config, priorities, preemption_of(config))
     deployment = with_nodes(cluster, SCHEDULER, controller)
-    return deployment.replaced(Refusals(fit.refuses)).replaced(GangPlacement(unlike_members=False))
+    return deployment.replaced(Refusals(fit.refuses)).replaced(GangPlacement(unlike_members=False, racks=True))
 
 
 SLURM = Architecture(
@@ -95,7 +96,9 @@ SLURM = Architecture(
         "constraints": "",
         "amounts": "",
         "gangs": "",
+        "racks": "",
         "priorities": "",
+        "partitions": "PartitionName",
         "users": "PriorityWeightFairshare or qos or reservations or bf_max_job_user or bf_max_job_user_part",
     },
 )

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from volery.core.model import Amounts, Cluster, Task
+from volery.core.model import Amounts, Cluster, Gang, Task
 from volery.core.resources import packing_of
-from volery.policies.gangs import Rooms
+from volery.policies.gangs import Rooms, by_rack, rack_vectors
 from volery.policies.match import Anchors, Matches, positions
 
 
@@ -27,6 +27,7 @@ class JobNeed(NamedTuple):
         constraints: Bit set of the constraints that its nodes satisfy.
         is_exclusive: True if its nodes run no other job meanwhile.
         cores: Count of cores that its tasks ask for together.
+        gang: Shape of the gang that its tasks form.
     """
 
     task_count: int
@@ -36,6 +37,7 @@ class JobNeed(NamedTuple):
     constraints: int
     is_exclusive: bool
     cores: float
+    gang: Gang = Gang()
 
     @property
     def share_max(self) -> int:
@@ -85,6 +87,7 @@ class NodeFacts:
         self.every = self.suitable.every
         self.weight_vectors = sorted(_vectors_by(weights).items()) or [(0, self.every)]
         self.rooms = Rooms(self.packing)
+        self.racks = rack_vectors(cluster)
 
 
 def _vectors_by(values: Sequence[int]) -> dict[int, int]:
@@ -149,6 +152,9 @@ class Nodes:
             need: Needs of the job.
             candidates: Vector of the nodes that it may have.
         """
+        return by_rack(need.gang, self.table.racks, lambda rack: self._chosen_in(need, candidates & rack))
+
+    def _chosen_in(self, need: JobNeed, candidates: int) -> list[NodeShare] | None:
         candidates &= self.table.suitable[need.constraints]
         rooms = self._rooms(need, candidates)
         if not _suffices(rooms, need):

@@ -20,16 +20,18 @@ class SlurmSite(msgspec.Struct, frozen=True):
         default: SlurmPartition of jobs that name none; None: such jobs never run.
         is_exclusive: True if all jobs are given whole nodes (select/linear).
         reservations: Advance reservations.
+        is_divided: True where partitions were configured; else the jobs of every partition belong to the one.
     """
 
     partitions: Mapping[str, SlurmPartition]
     default: SlurmPartition | None
     is_exclusive: bool = False
     reservations: tuple[AdvanceReservation, ...] = ()
+    is_divided: bool = True
 
     def partition_of(self, job: Job) -> SlurmPartition | None:
         """The partition of a job; None: there is none of that name."""
-        return self.partitions.get(job.partition) if job.partition else self.default
+        return self.partitions.get(job.partition) if job.partition and self.is_divided else self.default
 
     def allowed(self, job: QueuedJob, begin_s: int, end_s: int) -> tuple[int, int]:
         """Return the nodes that a job may have from a time to another, and the time after which it may have others."""
@@ -80,7 +82,9 @@ class Fit:
                 constraints |= task.constraints
             nodes = min(job.gang.nodes, len(tasks))
             cores = len(tasks) * self.cores(request)
-            need = JobNeed(len(tasks), nodes, job.gang.tasks_per_node, request, constraints, is_exclusive, cores)
+            need = JobNeed(
+                len(tasks), nodes, job.gang.tasks_per_node, request, constraints, is_exclusive, cores, job.gang
+            )
             return [(need, [tuple(tasks)])]
 
         elements: dict[JobNeed, list[Element]] = {}

@@ -2,7 +2,9 @@
 
 Azure's database holds zones and types of machines; tables of requests were made of it. Philly has a log of jobs (JSON),
 and a table of durations made of it. Its times are local, `2017-10-09 07:01:55`, some with a zone behind them. A row is
-an attempt: it holds its GPUs from its start to its end, and the next attempt of the job waits for it.
+an attempt: it holds its GPUs from its start to its end, and the next attempt of the job waits for it. A job states how
+many GPUs it needs, and runs when it has all of them, on whichever machines (Jeon et al., USENIX ATC 2019, section 2):
+each is a task, and these run only together. The machines in the log are a choice of Philly's scheduler.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from volery.workload.formats.source import (
     Format,
     Head,
     Noticed,
+    always,
     amount,
     document,
     fields,
@@ -144,16 +147,22 @@ def _time(text: str | None, after_us: int | None = None) -> int | None:
     return None if not text or text == "None" else moment(text, PACIFIC, after_us)
 
 
+def _gang_tasks(gpus: float | None) -> int | None:
+    """The count of the tasks of a job, one for each GPU; None where it is one task."""
+    return int(gpus) if gpus is not None and gpus > 1 and gpus == gpus // 1 else None
+
+
 def _row_durations(row: dict[str, str], number: int, noticed: Noticed) -> TaskRow:
-    gpus = amount(row["num_gpus"], 1000)
+    gpus = amount(row["num_gpus"])
     row_made = TaskRow(
         job=str(number),
         task="0",
         user=known(row["cluster"]),
         submit_us=_time(row["timestamp"]),
         runtime_us=microseconds(row["duration"]) if row["duration"] else None,
-        gpu_milli=gpus,
+        gpu_milli=None if gpus is None else gpus * 1000,
         line=number,
+        gang_tasks=_gang_tasks(gpus),
     )
 
     noticed["jobs that ask for no GPU"] += gpus == 0
@@ -250,6 +259,7 @@ def _attempts(job: LoggedJob, name: str | None, line: int) -> list[TaskRow]:
                 line=line,
                 left_out=NO_START if start is None and (end is not None or attempt.gpus) else None,
                 changed=OTHER_GPUS if gpus > attempt.gpus and start is not None else None,
+                gang_tasks=_gang_tasks(gpus),
             )
         )
 
@@ -263,7 +273,9 @@ PHILLY: Final = (
         lambda head: head.start.startswith(b"[") and any('"jobid"' in line for line in head.lines),
         rows=_rows_log,
         columns=frozenset({"jobid", "submitted_time", "attempts"}),
+        has_gangs=always,
         remarks=(
+            "a job of n GPUs is n tasks that run only together, or with --gangs task one task",
             "an attempt of a job is a row that waits for the one before; attempts but the last have failed",
             "an entry is a job; of several with one id, the others have their number behind it",
             "times without a zone are Pacific time; of an hour that clocks show twice, the first that fits",
@@ -275,7 +287,9 @@ PHILLY: Final = (
         "Philly durations",
         _row_durations,
         header=PHILLY_COLUMNS,
+        has_gangs=always,
         remarks=(
+            "a job of n GPUs is n tasks that run only together, or with --gangs task one task",
             "jobs have no id: they are numbered by line; the user is the virtual cluster",
             "rows are not sorted; times without a zone are Pacific time",
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from volery.workload.files import numbered_lines
 from volery.workload.formats.source import Format, Head, Noticed, is_number, microseconds, place
 from volery.workload.table import (
     AS_NEAR,
+    RACK_WISHES,
     STATUSES,
     VERSION,
     TaskRow,
@@ -70,8 +71,9 @@ def read_tr(path: Path, noticed: Noticed) -> Iterator[TaskRow]:
             )
 
 
-def _unknown_statuses(column: pa.Array) -> pa.Array:
-    return pc.invert(pc.is_in(column, value_set=pa.array([*STATUSES, None])))
+def _none_of(words: Iterable[str]) -> Callable[[pa.Array], pa.Array]:
+    allowed = pa.array([*words, None])
+    return lambda column: pc.invert(pc.is_in(column, value_set=allowed))
 
 
 def _below_zero(column: pa.Array) -> pa.Array:
@@ -79,7 +81,8 @@ def _below_zero(column: pa.Array) -> pa.Array:
 
 
 WRONG_VALUES: Final[tuple[tuple[str, Callable[[pa.Array], pa.Array], str], ...]] = (
-    ("status", _unknown_statuses, f"one of {', '.join(STATUSES)}, or null"),
+    ("status", _none_of(STATUSES), f"one of {', '.join(STATUSES)}, or null"),
+    ("gang_rack", _none_of(RACK_WISHES), f"one of {', '.join(RACK_WISHES)}, or null"),
     ("estimate_us", _below_zero, "0 or more, or null"),
 )
 """Columns with the values that are refused, and those that are right; a run would take them for others in silence."""

@@ -78,6 +78,7 @@ class Format(NamedTuple):
         like: likeness of a line to a row or a comment, 0 to 1; None: lines alone do not show it.
         limits: use of the limits by a run that is not told otherwise: logs of work that ran are replayed as they ran.
         has_gangs: tells of a file whether rows of it may be jobs whose tasks run only together; None: never.
+        usual: rules of the doctor that such files break by their nature, so that it is no defect of one.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Format(NamedTuple):
     like: Callable[[str], float] | None = None
     limits: Limits = "ignore"
     has_gangs: Callable[[Path], bool] | None = None
+    usual: tuple[str, ...] = ()
 
 
 def parquet_parts(path: Path) -> list[Path]:
@@ -418,11 +420,12 @@ def table_format(
     fits: Callable[[Head], bool] | None = None,
     remarks: tuple[str, ...] = (),
     like: Callable[[str], float] | None = None,
+    has_gangs: Callable[[Path], bool] | None = None,
 ) -> Format:
     """The format of a table of text in which every row is a row of ours.
 
     Args:
-        name, title, remarks, like: see `Format`.
+        name, title, remarks, like, has_gangs: see `Format`.
         row: makes the row of the fields by name and the number of the line.
         names, header, separator: see `table_rows`.
         fits: see `Format`; None: the first line names the columns of `header`.
@@ -435,7 +438,7 @@ def table_format(
             yield row_made
 
     fits = fits or (lambda head: head.names() >= header)
-    return Format(name, title, fits, rows=rows, remarks=remarks, columns=header, like=like)
+    return Format(name, title, fits, rows=rows, remarks=remarks, columns=header, like=like, has_gangs=has_gangs)
 
 
 def row_like(kinds: str, separator: str = ",") -> Callable[[str], float]:

@@ -116,6 +116,13 @@ def test_a_job_on_other_nodes_takes_the_end_behind_it_into_the_group() -> None:
     assert starts(early, late, elsewhere, wide, small, PartitionName=partitions)[4] == 30
 
 
+def test_without_partitions_all_jobs_share_the_nodes_and_with_them_jobs_of_another_never_run() -> None:
+    jobs = [RigidJob(0, 2, 50, MINUTE, partition="left"), RigidJob(0, 2, 50, MINUTE, partition="right")]
+    assert starts(*jobs) == [0, 0]
+    records = simulated(trace(*jobs), Cluster.uniform(4), PartitionName="left/Nodes:ALL")
+    assert list(records.unsatisfiable) == [0, 2]
+
+
 def test_the_main_loop_considers_so_many_jobs_and_at_intervals_all() -> None:
     """The jobs of the closed partition stand before the one that could start."""
     partitions = "high/Nodes:0-1/PriorityTier:2+low/Nodes:2-3"

@@ -168,12 +168,13 @@ ROWS: dict[str, list[TaskRow]] = {
     ],
     "philly": [
         TaskRow("a1", "0", "u", T0, T0 + 10 * S, T0 + 20 * S, 10 * S, gpu_milli=2000, parents=[], status="failed",
-                line=1),
+                line=1, gang_tasks=2),
         TaskRow("a1", "1", "u", T0, T0 + 30 * S, T0 + 60 * S, 30 * S, gpu_milli=1000, parents=["0"], status="finished",
                 line=1),
         TaskRow("a2", "0", None, T0, parents=[], status="killed", line=2),
     ],
-    "philly-durations": [TaskRow("2", "0", "11cb48", 28_860 * S, None, None, 66 * S, gpu_milli=2000, line=2)],
+    "philly-durations": [TaskRow("2", "0", "11cb48", 28_860 * S, None, None, 66 * S, gpu_milli=2000, line=2,
+                                 gang_tasks=2)],
     "swim": [
         TaskRow("job0", "0", None, 49 * S, None, None, 20 * S, parents=[], line=1),
         TaskRow("job1", "0", None, 50 * S, None, None, 20 * S, instances=3, parents=[], line=2,
@@ -379,10 +380,11 @@ def test_a_file_of_no_format_and_a_format_of_no_name_are_refused(tmp_path: Path)
 @pytest.mark.parametrize(
     ("version", "lacks"),
     [
-        (b"1", ["replicas", *VERSION_3, *OMISSIONS, *RIGID_JOBS]),
-        (b"2", [*VERSION_3, *OMISSIONS, *RIGID_JOBS]),
-        (b"3", [*OMISSIONS, *RIGID_JOBS]),
-        (b"4", list(RIGID_JOBS)),
+        (b"1", ["replicas", *VERSION_3, *OMISSIONS, *RIGID_JOBS, "gang_rack"]),
+        (b"2", [*VERSION_3, *OMISSIONS, *RIGID_JOBS, "gang_rack"]),
+        (b"3", [*OMISSIONS, *RIGID_JOBS, "gang_rack"]),
+        (b"4", [*RIGID_JOBS, "gang_rack"]),
+        (b"5", ["gang_rack"]),
     ],
 )
 def test_an_older_table_is_read_and_says_nothing_of_what_came_later(
@@ -391,7 +393,7 @@ def test_an_older_table_is_read_and_says_nothing_of_what_came_later(
     path = tmp_path / "old.parquet"
     said = TaskRow(
         job="1", task="a", submit_us=0, runtime_us=5, line=1, replicas=[4], priority=3, deadline_us=9, task_submit_us=2,
-        left_out="a", changed="b", limit_us=8, gang_tasks=2, gang_nodes=1,
+        left_out="a", changed="b", limit_us=8, gang_tasks=2, gang_nodes=1, gang_rack="prefer",
     )  # fmt: skip
     [batch] = batches([said])
     old = pa.Table.from_batches([batch]).drop_columns(lacks).replace_schema_metadata({VERSION_KEY: version})
@@ -399,7 +401,7 @@ def test_an_older_table_is_read_and_says_nothing_of_what_came_later(
     assert is_table(path)
     [row] = [row for part in read_table(path) for row in rows_of(part)]
     assert row == msgspec.structs.replace(said, **dict.fromkeys(lacks))
-    pq.write_table(old.replace_schema_metadata({VERSION_KEY: b"5"}), path)
+    pq.write_table(old.replace_schema_metadata({VERSION_KEY: b"6"}), path)
     with pytest.raises(InputError, match="other columns than its version"):
         next(read_table(path))
 
@@ -409,7 +411,7 @@ def test_a_table_of_another_version_or_cut_short_is_refused(tmp_path: Path) -> N
     pq.write_table(pa.table({"a": [1]}), path)
     assert not is_table(path)
     with pytest.raises(
-        InputError, match=r"t\.parquet: is no trace table: .* it lacks job, task, .*; make one of version 5"
+        InputError, match=r"t\.parquet: is no trace table: .* it lacks job, task, .*; make one of version 6"
     ):
         next(read_table(path))
     path.write_bytes(path.read_bytes()[:-9])

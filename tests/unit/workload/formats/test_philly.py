@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from volery.core.omissions import CHANGED, LEFT_OUT, Omissions
-from volery.core.trace import Trace
+from volery.core.trace import NO_GANG, Trace
 from volery.workload import load_workload
 from volery.workload.doctor import examine
 from volery.workload.formats.microsoft import NO_START, OTHER_GPUS
 from volery.workload.formats.source import PACIFIC, moment
-from volery.workload.omissions import NEVER_STARTED, STILL_RUNNING
+from volery.workload.omissions import ATTEMPTS, NEVER_STARTED, ONE_BY_ONE, STILL_RUNNING
+from volery.workload.table import VERSION, TableManifest, TaskRow, batches, table_output
 
 S = 1_000_000
 HOUR = 3600 * S
@@ -35,10 +36,11 @@ def job(submitted: str, *attempts: Attempt, status: str = "Pass", name: str = "a
     }
 
 
-def read(folder: Path, *jobs: dict[str, Any]) -> tuple[Trace, Omissions]:
+def read(folder: Path, *jobs: dict[str, Any], has_gangs: bool = False) -> tuple[Trace, Omissions]:
+    """The jobs of a log; an attempt is one task, unless gangs are read."""
     path = folder / "cluster_job_log"
     path.write_text(json.dumps(jobs))
-    trace, reading = load_workload(path)
+    trace, reading = load_workload(path, has_gangs=has_gangs)
     assert reading is not None
     assert reading.left_out is not None
     return trace, reading.left_out
@@ -71,6 +73,45 @@ def test_the_time_between_attempts_is_no_work_and_each_holds_its_own_gpus(tmp_pa
     assert list(trace.parents) == [0, 1], "one after another"
     assert found.machine_time == 8 * 10 + 4 * 35
     assert not found.reasons
+
+
+def test_a_job_of_several_gpus_is_a_gang_and_its_attempts_are_gangs_that_came_when_the_one_before_ended(
+    tmp_path: Path,
+) -> None:
+    attempts: tuple[Attempt, ...] = (
+        (at("07:00:10"), at("07:00:20"), 8),
+        (at("09:00:00"), at("09:00:30"), 4),
+        (at("09:30:00"), at("09:30:05"), 1),
+    )
+    other = job(at("07:00:05"), (at("07:00:05"), at("07:01:05"), 2), name="a2")
+    single = job(at("07:00:06"), (at("07:00:10"), at("07:00:20"), 1), (at("07:02:00"), at("07:03:00"), 1), name="a3")
+    trace, found = read(tmp_path, job(at("07:00:00"), *attempts), other, single, has_gangs=True)
+
+    ends = [0, 5 * S, 6 * S, 20 * S, 2 * HOUR + 30 * S]
+    assert list(trace.arrival_us) == ends
+    assert list(trace.first) == [0, 8, 10, 12, 16, 17]
+    assert list(trace.gang_nodes) == [0, 0, NO_GANG, 0, NO_GANG]
+    assert set(gpus(trace)) == {1}
+    assert list(trace.duration_us) == [10 * S] * 8 + [60 * S] * 2 + [10 * S, 60 * S] + [30 * S] * 4 + [5 * S]
+    assert list(trace.parents) == [10], "attempts of one GPU are tasks, one after another"
+    assert [(one.reason, one.effect, one.tasks) for one in found.reasons] == [(ATTEMPTS, CHANGED, 2)]
+
+
+def test_gangs_of_a_job_whose_attempts_have_no_known_end_are_tasks_one_by_one(tmp_path: Path) -> None:
+    rows = [
+        TaskRow("a", "0", None, 0, None, None, 5, gpu_milli=2000.0, parents=[], gang_tasks=2),
+        TaskRow("a", "1", None, 0, None, None, 5, gpu_milli=2000.0, parents=["0"], gang_tasks=2),
+    ]
+    path = tmp_path / "t.parquet"
+    with table_output(path) as table:
+        for batch in batches(rows):
+            table.add(batch)
+        table.finish(TableManifest(VERSION, "rows", "", "table", "a test"))
+    trace, reading = load_workload(path)
+    assert (list(trace.gang_nodes), gpus(trace), list(trace.parents)) == ([], [2, 2], [0])
+    assert reading is not None
+    assert reading.left_out is not None
+    assert [one.reason for one in reading.left_out.reasons] == [ONE_BY_ONE]
 
 
 def test_an_attempt_that_never_started_keeps_the_others_in_order(tmp_path: Path) -> None:

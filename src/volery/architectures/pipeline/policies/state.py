@@ -37,11 +37,13 @@ class Kind:
             tasks.
         tags: Tags of its tasks, whose constraints change the machines that suit them; None: they have none.
         size, gang: Count of tasks that start together, and the shape in which they do: a task alone is a gang of one.
+        racks: Bit vector of the machines of each rack, where they prefer or require one.
     """
 
     __slots__ = ("constraints", "machines", "need", "packed", "possible", "suitable", "tags")
     size = 1
     gang = Gang()
+    racks: Sequence[int] = ()
 
     def __init__(
         self, constraints: int, need: Need, suitable: int, possible: bool, machines: tuple[int, ...] = ()

@@ -13,6 +13,7 @@ import pyarrow as pa
 from volery.core.errors import InputError, suggestion
 from volery.workload.formats.columns.maps import ColumnMap, parsed_map, read_map
 from volery.workload.formats.columns.proposal import Proposal, propose
+from volery.workload.formats.columns.records import AD_END, AD_LINE
 from volery.workload.formats.columns.rows import MappedRows
 from volery.workload.formats.source import JSON_KEY, Format, Head, Noticed, always, fields, row_like
 
@@ -20,6 +21,7 @@ SHIPPED: Final = (
     "sacct",
     "sacct-json",
     "jobcomp",
+    "scontrol",
     "alibaba-pai",
     "helios",
     "elasticflow",
@@ -28,6 +30,7 @@ SHIPPED: Final = (
     "pbs",
     "kube-pods",
     "gwa",
+    "condor-history-long",
 )
 """Names of the maps in the folder `data`, in the order in which files are tried."""
 
@@ -76,6 +79,8 @@ def mapped_format(column_map: ColumnMap, place: str) -> Format:
         columns=frozenset(source.header if source.form != "text" or source.separator == "," else ()),
         like=row_like(source.kinds, source.separator) if source.kinds else None,
         limits="ignore" if column_map.states_runs else "enforce",
+        # A log of a manager is in the order of ends or ids, on the clock of the site; a run sorts and begins at 0.
+        usual=("unsorted", "clock-origin"),
     )
 
 
@@ -98,6 +103,8 @@ def _recognition(column_map: ColumnMap) -> Callable[[Head], bool]:
     like = row_like(source.kinds, source.separator) if source.kinds else None
 
     def fits(head: Head) -> bool:
+        if source.form == "ads":
+            return bool(head.lines) and all(AD_LINE.fullmatch(line) or line.startswith(AD_END) for line in head.lines)
         if source.begins:
             return bool(head.lines) and re.match(source.begins, head.lines[0]) is not None
         if source.form == "parquet":

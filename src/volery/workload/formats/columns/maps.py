@@ -44,8 +44,11 @@ TARGETS: Final[dict[str, Kind]] = {
     "priority": "priority",
     "state": "state",
     "dependency": "words",
+    "rack": "rack",
 }
-"""Targets of `[columns]`, and the kinds of their values; `array` is the number of equal jobs that a row stands for."""
+"""Targets of `[columns]`, and the kinds of their values; `array` is the number of equal jobs that a row stands for.
+
+`rack` has `prefer` or `require` where the tasks of a job are to lie in one rack."""
 UNITS: Final[dict[Kind, Mapping[str, float]]] = {
     "time": TIME_UNITS,
     "duration": TIME_UNITS,
@@ -54,7 +57,7 @@ UNITS: Final[dict[Kind, Mapping[str, float]]] = {
 }
 """Units of the kinds of values that have one."""
 
-FORMS: Final = ("text", "json-lines", "json", "parquet", "pairs")
+FORMS: Final = ("text", "json-lines", "json", "parquet", "pairs", "ads")
 """Forms of files; `volery.workload.formats.columns.records` has a reader of each."""
 
 Per = Literal["job", "node", "task", "core"]
@@ -285,6 +288,10 @@ def _check(column_map: ColumnMap, place: str) -> None:
         raise InputError(f"{place}: columns", "lacks end and runtime, so that no job has a duration; map one of them")
     if "end" in targets and "runtime" not in targets and not {"start", "wait"} & set(targets):
         raise InputError(f"{place}: columns", "lacks start, from which a job runs until its end; map it, or runtime")
+
+    if "rack" in targets and not column_map.has_gangs:
+        fix = "map nodes or tasks, or leave it out"
+        raise InputError(f"{place}: columns.rack", f"is for jobs whose tasks run only together; {fix}")
 
     zone_of(source.zone, f"{place}: source.zone")
     if source.form not in FORMS:

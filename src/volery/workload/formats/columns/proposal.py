@@ -297,11 +297,7 @@ def _entry(target: str, name: str, values: Sequence[str], unit: str) -> str | No
             guess = "" if unit else "; the unit is a guess"
         elif kind == "duration" and any(TWO_PARTS.fullmatch(value) for value in values):
             extra = {"unit": "h"} if unit == "h" else {}
-            guess = (
-                "; hours:minutes is a guess"
-                if unit == "h"
-                else '; minutes:seconds is a guess, unit = "h" makes it hours:minutes'
-            )
+            guess = f"; {'hours:minutes' if unit == 'h' else 'minutes:seconds'} is a guess"
         elif unit in ("milli", "percent"):
             extra = {"unit": unit}
     elif kind in ("count", "priority") and not all(is_number(value) for value in values):

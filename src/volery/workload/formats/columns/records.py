@@ -1,7 +1,7 @@
 """Rows of a mapped file as columns of texts, a part of the file at a time, with the line of each row.
 
-Texts with a separator (CSV, TSV, the output of `sacct -P`), lines of JSON, one JSON document, parquet, and lines of
-`KEY=value` pairs. Other forms are readers of their own in `READERS`.
+Texts with a separator (CSV, TSV, the output of `sacct -P`), lines of JSON, one JSON document, parquet, lines of
+`KEY=value` pairs, and ClassAds. Other forms are readers of their own in `READERS`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,14 @@ WAYS_MAX: Final = 2000
 SPILLED: Final = "rows of which a {} holds separators"
 JOINED: Final = "rows of which a {} holds line ends"
 UNDECODED: Final = "lines with bytes that are no UTF-8"
+REPEATED_ATTRIBUTES: Final = "attributes that an ad has twice, of which the last counts"
 REPEATED_KEYS: Final = "lines that have a key twice, of which the last counts"
+
+AD_LINE: Final = re.compile(r"([A-Za-z_]\w*) = (\S.*)")
+"""An attribute of a ClassAd as `condor_history -long` writes it."""
+AD_END: Final = "***"
+"""Beginning of the line behind each ClassAd in a history file of HTCondor."""
+AD_LITERAL: Final = re.compile(r"[+-]?\.?\d[\w.+-]*|true|false|undefined|error", re.IGNORECASE)
 
 CLOCKS: Final = ("submit", "start", "end")
 CLOCK_LIKE: Final = re.compile(r"(?!(?:\d+-)?\d+(?::\d+)+$)[\d\s:./,TZ+-]*")
@@ -266,7 +273,7 @@ def _pair_rows(path: Path, names: Sequence[str], noticed: Noticed) -> Iterator[R
         pieces = keys.split("\n".join(pending).rstrip())
         values = dict(zip(pieces[1::2], pieces[2::2], strict=True))
         noticed[REPEATED_KEYS] += len(values) < len(pieces) // 2
-        noticed[JOINED.format("value")] += len(pending) > 1
+        noticed[JOINED.format("value")] += any("\n" in text.strip() for text in values.values())
         return began, [values.get(name) for name in names]
 
     for number, text in _texts(path, noticed):
@@ -339,6 +346,40 @@ def json_line_chunks(path: Path, column_map: ColumnMap, noticed: Noticed) -> Ite
     return _json_chunks(path, column_map, objects())
 
 
+def ad_chunks(path: Path, column_map: ColumnMap, noticed: Noticed) -> Iterator[Chunk]:
+    """The rows of a text of ClassAds, an attribute a line, with a blank line behind each (HTCondor manual).
+
+    Raises:
+        InputError: a line is no attribute.
+    """
+
+    def ads() -> Iterator[tuple[int, dict[str, str]]]:
+        ad: dict[str, str] = {}
+        began = 1
+        for number, text in _texts(path, noticed):
+            attribute = AD_LINE.fullmatch(text.strip())
+            if attribute is not None:
+                began = began if ad else number
+                noticed[REPEATED_ATTRIBUTES] += attribute[1] in ad
+                ad[attribute[1]] = ad_value(attribute[2])
+            elif text.strip() and not text.startswith(AD_END):
+                raise InputError(f"{path}:{number}", f"{text[:40]!r} is no attribute as Name = value; mend the line")
+            elif ad:
+                yield began, ad
+                ad = {}
+        if ad:
+            yield began, ad
+
+    return _json_chunks(path, column_map, ads())
+
+
+def ad_value(text: str) -> str:
+    """The text of a value of a ClassAd; an expression becomes `/Expr(...)/`, as in the JSON output of HTCondor."""
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        return re.sub(r"\\(.)", r"\1", text[1:-1])
+    return text if AD_LITERAL.fullmatch(text) else f"/Expr({text})/"
+
+
 def json_chunks(path: Path, column_map: ColumnMap, _noticed: Noticed) -> Iterator[Chunk]:
     """The rows of one JSON document: the list below `rows`, or the document itself.
 
@@ -397,5 +438,6 @@ READERS: Final[Mapping[str, Reader]] = {
     "json": json_chunks,
     "parquet": parquet_chunks,
     "pairs": pair_chunks,
+    "ads": ad_chunks,
 }
 """Readers by the forms that maps write."""

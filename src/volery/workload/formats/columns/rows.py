@@ -26,7 +26,7 @@ from volery.workload.formats.columns.maps import TARGETS, ColumnMap, Filter, Sou
 from volery.workload.formats.columns.records import READERS, Chunk
 from volery.workload.formats.columns.values import Kind, Values, zone_of
 from volery.workload.formats.source import Noticed
-from volery.workload.omissions import true_mask
+from volery.workload.omissions import ENDED_BADLY, true_mask
 from volery.workload.table import SCHEMA
 
 FILTERED: Final = "rows that the filter of {} passes over"
@@ -34,6 +34,7 @@ AFTER_WINDOW: Final = "rows submitted after the window"
 BEFORE_WINDOW: Final = "rows that ended before the window"
 CAME_BEFORE: Final = "submitted before the window, and come with its begin"
 UNEVEN: Final = "cores or devices that do not divide by the nodes or tasks are rounded up for each"
+BRIEF: Final = "ended at the time of their start without finishing, so held no machine"
 ATTEMPTS: Final = "rows of further attempts of a job, each of which is replayed"
 UNLIKE_RUNTIME: Final = "rows whose runtime is not end minus start, of which the runtime counts"
 TYPES: Final = {
@@ -198,7 +199,7 @@ class MappedRows:
         return pa.array(values, TYPES.get(kind, pa.string())).take(encoded.indices)
 
     def _times(self, chunk: Chunk) -> dict[str, Any]:
-        """Submissions, starts, ends and runtimes; what only others state together is made of them."""
+        """Submissions, starts, ends and runtimes, of which some are made of others, and whether these misfit."""
         times = {target: self._column(target, chunk) for target in ("submit", "start", "end", "wait", "runtime")}
         times["start"] = self._after(times["submit"], "start", chunk, times["start"])
         times["start"] = pc.coalesce(times["start"], pc.add(times["submit"], times.pop("wait")))
@@ -206,9 +207,7 @@ class MappedRows:
 
         span_us = pc.subtract(times["end"], times["start"])
         span_us = pc.if_else(pc.less(span_us, 0), pa.scalar(None, pa.int64()), span_us)
-        misfit = pc.greater(pc.abs(pc.subtract(times["runtime"], span_us)), MISFIT_US)
-        self._noticed[UNLIKE_RUNTIME] += pc.sum(misfit).as_py() or 0
-
+        times["misfit"] = pc.greater(pc.abs(pc.subtract(times["runtime"], span_us)), MISFIT_US)
         times["runtime"] = pc.coalesce(times["runtime"], span_us)
         times["end"] = pc.coalesce(times["end"], pc.add(times["start"], times["runtime"]))
         return times
@@ -247,8 +246,14 @@ class MappedRows:
         # What has not ended has no end, and what has not started has not run for no time.
         is_open = _true(pc.is_in(status, value_set=pa.array(["running", "waiting"])))
         has_no_start = _true(pc.and_(pc.is_null(times["start"]), pc.equal(times["runtime"], 0)))
+        self._noticed[UNLIKE_RUNTIME] += pc.sum(pc.and_(times["misfit"], pc.invert(is_open))).as_py() or 0
         columns["end_us"] = _null_where(is_open, columns["end_us"])
-        columns["runtime_us"] = _null_where(pc.or_(is_open, has_no_start), columns["runtime_us"])
+        # Managers estimate when a job that waits will start.
+        columns["start_us"] = _null_where(_true(pc.equal(status, "waiting")), columns["start_us"])
+        has_started = pc.and_(pc.is_valid(times["start"]), pc.equal(times["runtime"], 0))
+        is_brief = _true(pc.and_(pc.is_in(status, value_set=ENDED_BADLY), has_started))
+        columns["left_out"] = _null_where(pc.invert(is_brief), pa.array([BRIEF] * len(status)))
+        columns["runtime_us"] = _null_where(pc.or_(pc.or_(is_open, has_no_start), is_brief), columns["runtime_us"])
         if self._map.source.attempts:
             columns |= self._attempts(columns)
 
@@ -284,6 +289,7 @@ class MappedRows:
             "instances": pc.coalesce(array, pc.if_else(is_gang, one, size)),
             "gang_tasks": _null_where(pc.invert(is_gang), size),
             "gang_nodes": _null_where(pc.invert(is_gang), nodes),
+            "gang_rack": _null_where(pc.invert(is_gang), self._column("rack", chunk)),
             "cpu_milli": cpu_milli,
             "gpu_milli": gpu_milli,
             "memory_mb": memory_mb,

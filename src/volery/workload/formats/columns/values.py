@@ -12,8 +12,9 @@ from zoneinfo import ZoneInfo
 
 from volery.core.errors import InputError
 from volery.workload.formats.source import AMOUNT_END, INSTANCES_MAX, epoch_us, microseconds, moment, priority, real
+from volery.workload.table import RACK_WISHES
 
-Kind = Literal["word", "words", "time", "duration", "count", "cores", "memory", "priority", "state"]
+Kind = Literal["word", "words", "time", "duration", "count", "cores", "memory", "priority", "state", "rack"]
 
 TIME_UNITS: Final = {
     "us": 1.0,
@@ -111,6 +112,8 @@ class Values:
                 return self.memory(text, unit)
             case "priority":
                 return self.priority(text)
+            case "rack":
+                return self.rack(text)
             case _:
                 return text
 
@@ -210,6 +213,17 @@ class Values:
             ValueError: it is none, or needs more than 31 bits.
         """
         return priority(str(self.number(text))) or 0
+
+    @staticmethod
+    def rack(text: str) -> str:
+        """A word for the rack of a gang.
+
+        Raises:
+            ValueError: it is none.
+        """
+        if text.lower() not in RACK_WISHES:
+            raise ValueError(f"{text!r} is none of {', '.join(RACK_WISHES)}")
+        return text.lower()
 
     @staticmethod
     def _amount(text: str, value: float) -> float:

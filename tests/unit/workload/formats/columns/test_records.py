@@ -18,6 +18,8 @@ from volery.workload.formats.columns.records import (
     WAYS_MAX,
     _spilled,
     _ways,
+    ad_chunks,
+    ad_value,
     json_chunks,
     json_line_chunks,
     parquet_chunks,
@@ -181,3 +183,27 @@ def test_json_that_is_too_deep_is_refused(tmp_path: Path) -> None:
     for form, reader in (("json", json_chunks), ("json-lines", json_line_chunks)):
         with pytest.raises(InputError, match="recursion"):
             list(reader(path, map_of(f'form = "{form}"\n'), Noticed()))
+
+
+def test_ads_end_with_a_blank_line_or_with_the_line_of_a_history_file(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text('\nid = 1\ncame = 5\n*** Offset = 0 ClusterId = 1\nid = 2\nid = 3\ncame = a + b\n\n\nname = "x"\n')
+    noticed = Noticed()
+    columns = map_of('form = "ads"\nlacks = true\n')
+    (chunk,) = ad_chunks(path, columns, noticed)
+    assert list(chunk.lines) == [2, 5, 10]
+    assert chunk.columns["id"].to_pylist() == ["1", "3", None]
+    assert chunk.columns["came"].to_pylist() == ["5", "/Expr(a + b)/", None]
+    assert noticed == {"attributes that an ad has twice, of which the last counts": 1}
+    path.write_text("id = 1\nnot an attribute\n")
+    with pytest.raises(InputError, match="f:2: 'not an attribute' is no attribute as Name = value; mend the line"):
+        list(ad_chunks(path, columns, Noticed()))
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [('"a \\"b\\" \\\\c"', 'a "b" \\c'), ("-1.5E+3", "-1.5E+3"), ("undefined", "undefined"), ("TRUE", "TRUE"),
+     (".5", ".5"),     ("2 * 3", "/Expr(2 * 3)/"), ('"', '/Expr(")/'), ("MemoryUsage", "/Expr(MemoryUsage)/")],
+)  # fmt: skip
+def test_values_of_ads_are_literals_or_expressions(text: str, right: str) -> None:
+    assert ad_value(text) == right

@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from volery.core.errors import InputError
+from volery.core.features import features_of
 from volery.core.limits import LimitSummary
+from volery.core.trace import NO_GANG
 from volery.workload import load_workload
 from volery.workload.formats import format_of, read_source
 from volery.workload.formats.columns.rows import ATTEMPTS, CAME_BEFORE, UNEVEN
@@ -297,6 +299,18 @@ def test_a_job_of_several_nodes_or_tasks_is_a_gang_that_shares_what_it_asks_for(
     assert row.changed == changed
 
 
+def test_a_job_of_several_nodes_may_prefer_or_require_one_rack(tmp_path: Path) -> None:
+    columns = '[columns]\njob = "id"\nsubmit = "came"\nnodes = "n"\nrack = "r"\n'
+    columns += 'runtime = { column = "t", unit = "s" }\n'
+    lines = "id,came,n,r,t\n" + "".join(
+        f"{number},2024-03-01 09:00,{nodes},{rack},5\n"
+        for number, (nodes, rack) in enumerate([(2, "prefer"), (2, "Require"), (2, ""), (1, "require")])
+    )
+    assert [row.gang_rack for row in read(tmp_path, columns, lines)] == ["prefer", "require", None, None]
+    with pytest.raises(InputError, match="r gives no rack: 'near' is none of prefer, require; mend it"):
+        read(tmp_path, columns, "id,came,n,r,t\n1,2024-03-01 09:00,2,near,5\n")
+
+
 def test_amounts_may_be_stated_of_each_node_task_or_core(tmp_path: Path) -> None:
     columns = (
         "gang = false\n" + TIMES + 'tasks = "t"\nnodes = "n"\ncores = { column = "c", per = "node" }\n'
@@ -396,7 +410,7 @@ def test_limits_of_planned_work_are_enforced_and_those_of_work_that_ran_counted(
 
 @pytest.mark.parametrize("waits", ["", "afterok:7"])
 def test_attempts_stay_apart_where_a_row_states_a_dependency(tmp_path: Path, waits: str) -> None:
-    """One dependency in the file makes one job of the rows of each, of which the attempts wait for each other."""
+    """One dependency in the file makes one job of the rows of each; attempts that are gangs come one after another."""
     text = (
         "id,came,begun,ended,n,after\n"
         "1,2024-03-01 09:00:00,2024-03-01 09:00:00,2024-03-01 09:01:40,2,\n"
@@ -407,11 +421,9 @@ def test_attempts_stay_apart_where_a_row_states_a_dependency(tmp_path: Path, wai
     rows = read(tmp_path, columns, text)
     assert rows[1].parents == [*(["job 7"] if waits else []), "0"]
     trace, _ = load_workload(tmp_path / "t.txt", columns=str(tmp_path / "m.toml"))
-    assert trace.job_count == 2
-    assert sorted(trace.duration_us) == [10 * S, 90 * S, 100 * S]
-    assert not trace.gang_nodes
-    assert trace.submit_us.tolist().count(100 * S) == 1
-    assert trace.parents.tolist() == [trace.duration_us.index(100 * S)]
+    assert trace.arrival_us.tolist() == [0, 0, 100 * S]
+    assert trace.gang_nodes.tolist() == [2, NO_GANG, 2]
+    assert trace.duration_us.tolist() == [100 * S, 100 * S, 10 * S, 90 * S, 90 * S]
 
 
 def test_an_attempt_within_a_window_comes_no_earlier_than_it(tmp_path: Path) -> None:
@@ -466,3 +478,18 @@ def test_attempts_are_known_again_however_far_apart_their_rows_are(
         assert row.submit_us == ends.get(job, 0) * S
         ends[job], counts[job] = at + 5, counts.get(job, 0) + 1
     assert [(row.task, row.submit_us) for row in rows[-2:]] == [("0", 0), ("1", 0)]
+
+
+def test_jobs_keep_their_partition_in_the_lab(tmp_path: Path) -> None:
+    text = (
+        "id,came,begun,ended,queue\n"
+        "2,2024-03-01 09:01,2024-03-01 09:01,2024-03-01 09:02,long\n"
+        "1,2024-03-01 09:00,2024-03-01 09:00,2024-03-01 09:01,\n"
+    )
+    assert [row.partition for row in read(tmp_path, TIMES + 'partition = "queue"\n', text)] == ["long", None]
+    trace, _ = load_workload(tmp_path / "t.txt", columns=str(tmp_path / "m.toml"))
+    assert trace.partition == ("", "long")
+    assert "partitions" in features_of(trace)
+    read(tmp_path, TIMES, text)
+    trace, _ = load_workload(tmp_path / "t.txt", columns=str(tmp_path / "m.toml"))
+    assert trace.partition == ()

@@ -294,6 +294,24 @@ CONDOR_BAD = {
 }
 
 
+def ads_text(rows: Source) -> str:
+    """Attributes in the order of their names, as condor_history -long prints them."""
+
+    def value(name: str, given: Any) -> str:
+        if name == "RequestMemory" and str(given).startswith("/Expr"):
+            return "ifThenElse(MemoryUsage =!= undefined,MemoryUsage,1)"
+        return json.dumps(given)
+
+    names = sorted({name for row in rows for name in row})
+    ads = ["".join(f"{name} = {value(name, row.get(name, UNDEFINED))}\n" for name in names) for row in rows]
+    return "\n".join(ads).replace(json.dumps(UNDEFINED), "undefined")
+
+
+UNDEFINED = "(undefined)"
+ADS_LINES = 1 + 17
+"""Lines of an ad, with the blank one."""
+
+
 # PBS: exit 0, an error, a signal and a kill by the server; each third job is one of Torque, with nodes and ppn.
 def pbs_row(k: int) -> dict[str, Any]:
     nodes = 1 + k % 3
@@ -496,6 +514,7 @@ CASES = {
     "condor-history": Case(
         condor_row, condor_right, lambda rows: json.dumps(rows, indent=1), CONDOR_BAD, lambda k: k + 1
     ),
+    "condor-history-long": Case(condor_row, condor_right, ads_text, CONDOR_BAD, lambda k: ADS_LINES * k + 1),
     "pbs": Case(pbs_row, pbs_right, pbs_text, PBS_BAD, lambda k: 3 * k + 4),
     "kube-pods": Case(pod_row, pod_right, pods_text, POD_BAD, lambda k: k + 1),
     "gwa": Case(gwa_row, gwa_right, table(header=False, separator="\t", top=GWA_TOP), GWA_BAD, lambda k: k + 4),
@@ -512,6 +531,12 @@ def stored(folder: Path, text: str) -> Path:
     path = folder / "log"
     path.write_text(text)
     return path
+
+
+def test_a_history_file_of_condor_has_a_line_behind_each_ad(tmp_path: Path) -> None:
+    ad = ads_text([condor_row(0)])
+    rows = read(stored(tmp_path, ad + "*** Offset = 0 ClusterId = 0\n" + ad.replace("#0.0#", "#1.0#")))
+    assert [row["job"] for row in rows] == [f"schedd#{number}.0#{BEGIN_S}" for number in (0, 1)]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -14,7 +14,9 @@ import pytest
 
 from volery.core.errors import InputError
 from volery.workload import load_workload
+from volery.workload.doctor import examine
 from volery.workload.formats import fitting, format_of, read_source
+from volery.workload.formats.columns.rows import BRIEF
 from volery.workload.formats.columns.slurm import array_size, gpu_count, json_number, json_state, json_time, json_tres
 from volery.workload.formats.source import Noticed
 from volery.workload.table import TaskRow, rows_of
@@ -259,3 +261,83 @@ def test_a_row_that_overlaps_one_of_its_id_comes_no_later_than_it_started(tmp_pa
     second = {"Start": "2024-03-01T08:30:00", "End": "2024-03-01T08:40:00", "Elapsed": "00:10:00"}
     _, again = rows_in(sacct(tmp_path, {}, second))
     assert again.submit_us == again.start_us
+
+
+def test_what_slurmctld_remembers_is_what_it_logged_of_the_same_jobs() -> None:
+    """Both were written by a real Slurm; of a requeued job scontrol knows its last attempt alone."""
+    logged = {row.job: row for row in rows_in(EXPORTS / "scontrol-jobcomp.txt")}
+    noticed = Noticed()
+    rows = rows_in(EXPORTS / "scontrol.txt", noticed)
+    assert format_of(EXPORTS / "scontrol.txt").name == "scontrol"
+    assert len(rows) == 24
+    assert not +noticed
+    assert {row.partition for row in rows} == {"urgent", "main", "spare"}
+    for row in rows:
+        other = logged[row.job]
+        same = (
+            "start_us",
+            "end_us",
+            "runtime_us",
+            "limit_us",
+            "status",
+            "user",
+            "partition",
+            "gang_nodes",
+            "cpu_milli",
+        )
+        assert [getattr(row, name) for name in same] == [getattr(other, name) for name in same]
+        assert row.submit_us == other.submit_us or other.task != "0"
+
+
+JOB = (
+    "JobId=7 JobName=n UserId=ann(1000) GroupId=g(1) Priority=4294901757 Account=a JobState={state} Reason=None "
+    "Dependency={waits} RunTime={ran} TimeLimit={limit} SubmitTime=2024-03-01T08:00:00 StartTime={start} EndTime={end} "
+    "Deadline=N/A Partition=p NumNodes={nodes} NumCPUs=4 NumTasks=4 CPUs/Task=1 TRES={tres} Features=(null) WorkDir=/"
+)
+RAN = {
+    "state": "COMPLETED", "waits": "(null)", "ran": "01:00:00", "limit": "02:00:00", "start": "2024-03-01T08:00:10",
+    "end": "2024-03-01T09:00:10", "nodes": "1", "tres": "cpu=8,mem=4G,node=1,billing=8",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("facts", "right"),
+    [
+        ({}, {"status": "finished", "runtime_us": 3600 * S, "limit_us": 7200 * S, "user": "ann", "group": "a",
+              "parents": None, "deadline_us": None, "cpu_milli": 8000, "memory_mb": 4096, "priority": None}),
+        ({"state": "PENDING", "waits": "afterok:5:6(unfulfilled)", "ran": "00:00:00", "start": "2024-03-02T08:00:00",
+          "end": "2024-03-02T10:00:00", "nodes": "2-2", "tres": "(null)"},
+         {"status": "waiting", "start_us": None, "end_us": None, "runtime_us": None, "parents": ["job 5", "job 6"],
+          "cpu_milli": 4000, "gang_tasks": 2}),
+        ({"state": "RUNNING", "limit": "UNLIMITED", "end": "Unknown", "tres": "cpu=8,node=1,gres/gpu:a100=2"},
+         {"status": "running", "end_us": None, "runtime_us": None, "limit_us": None, "gpu_milli": 2000}),
+        ({"state": "PREEMPTED", "ran": "00:00:00", "end": "2024-03-01T08:00:10"},
+         {"status": "evicted", "runtime_us": None, "left_out": BRIEF}),
+    ],
+)  # fmt: skip
+def test_states_of_scontrol(tmp_path: Path, facts: dict[str, str], right: dict[str, Any]) -> None:
+    line = JOB.format(**(RAN | facts))
+    # Without -o a job has several lines.
+    for text in (line, line.replace(" GroupId", "\n   GroupId").replace(" RunTime", "\n   RunTime") + "\n"):
+        (tmp_path / "f").write_text(f"{text}\n")
+        noticed = Noticed()
+        (row,) = rows_in(tmp_path / "f", noticed)
+        assert {name: getattr(row, name) for name in right} == right
+        assert not +noticed
+
+
+@pytest.mark.parametrize(
+    ("fact", "value", "problem"),
+    [("state", "GONE", "JobState gives no state: 'GONE' is no state"), ("ran", "long", "RunTime gives no runtime"),
+     ("start", "soon", "StartTime gives no start"), ("end", "soon", "EndTime gives no end")],
+)  # fmt: skip
+def test_a_wrong_value_of_scontrol_is_refused(tmp_path: Path, fact: str, value: str, problem: str) -> None:
+    (tmp_path / "f").write_text(JOB.format(**RAN) + "\n" + JOB.format(**(RAN | {fact: value})) + "\n")
+    with pytest.raises(InputError, match=rf"f:2: {problem}"):
+        rows_in(tmp_path / "f")
+
+
+@pytest.mark.parametrize("name", ["sacct.txt", "sacct.json", "jobcomp.txt", "scontrol.txt"])
+def test_the_doctor_finds_no_defect_in_what_a_real_slurm_wrote(name: str) -> None:
+    """Rows in the order of ends, and times of the clock, are as they should be in such files."""
+    assert examine(EXPORTS / name).unanswered == []
