@@ -43,7 +43,7 @@ def fidelity(
 def _print_fidelity(fidelity: Fidelity) -> None:
     print_omissions(fidelity.left_out)
     designs = (fidelity.model, fidelity.plain_fifo)
-    heads = ("record", fidelity.model.design, f"plain FIFO ({fidelity.plain_fifo.design})")
+    heads = ("record", "model", "plain FIFO")
     mean_waits_s = (fidelity.mean_wait_s, *(design.mean_wait_s for design in designs))
     rows = [
         ("tau of the order of starts", "", *(f"{design.tau:.2f}" for design in designs)),
@@ -53,6 +53,7 @@ def _print_fidelity(fidelity: Fidelity) -> None:
     ]
     title = f"Starts of the {fidelity.waited:,} jobs of {fidelity.jobs:,} that waited; mean wait of all"
     print_table(("", *heads), rows, title=title, right=heads)
+    typer.echo(f"model: {fidelity.model.design}; plain FIFO: {fidelity.plain_fifo.design}")
 
     if not fidelity.shortfalls:
         typer.echo("worth making: a comparison of this model with other schedulers, on this log and these machines")
