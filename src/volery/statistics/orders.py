@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from volery.statistics.differences import Values
+import numpy as np
+import numpy.typing as npt
+
+Times = Sequence[int] | npt.NDArray[np.int64]
 
 
-def kendall_tau(first: Values, second: Values) -> float:
+def kendall_tau(first: Times, second: Times) -> float:
     """Kendall's tau-b (Biometrika 33(3), 1945): agreement of two orders, -1 to 1, with ties in either.
 
     It is 0 where all values of an order are equal.

@@ -129,8 +129,8 @@ def _starts_us(execution: Execution, log: Trace, place: Callable[[str], str]) ->
         raise InputError(place("trace"), problem)
     first_tasks = view(trace.first)[:-1]
     if never := int(np.count_nonzero(np.minimum.reduceat(starts_us, first_tasks) == NEVER)):
-        problem = f"{never:,} of {trace.job_count:,} jobs, which ran in the record, never start in the lab"
-        raise InputError(place("workers"), f"{problem}; give the machines of the log, and a model that has its partitions")
+        problem = f"{never:,} of {trace.job_count:,} jobs, which ran in the record, never start in the lab; give "
+        raise InputError(place("workers"), f"{problem}the machines of the log, and a model that has its partitions")
     return np.maximum.reduceat(starts_us, first_tasks)
 
 

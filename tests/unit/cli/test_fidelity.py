@@ -57,6 +57,8 @@ def test_a_log_that_the_lab_has_made_itself_is_repeated(command: Command, tmp_pa
         "mean_wait_s": pytest.approx(ended.json["mean_wait_s"]),
     }  # fmt: skip
     assert ended.json["plain_fifo"]["tau"] < 0.95
+    fifo = held(command, trace, "--json", design="pipeline:T3=strict").json
+    assert fifo["model"] == fifo["plain_fifo"] == ended.json["plain_fifo"]
     assert "worth making: a comparison" in held(command, trace).out
 
 
