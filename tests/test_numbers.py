@@ -176,6 +176,7 @@ HELD: dict[tuple[str, str], str | Callable[[Path], None]] = {
     (FIRST, "at most 2,000 tasks"): TOLD,
     (FIRST, "On 10,000 ten masters of each kind make the median a millisecond longer"): check_masters,
     (YOURS, "a real Slurm 22.05 with eight nodes of four cores"): check_exports,
+    (YOURS, "tau is 1 if all start as recorded, and 0 for any order"): INPUT,
     (YOURS, "The status of the command is 1"): INPUT,
     (YOURS, "a difference as small as that between 72 and 82 s"): INPUT,
     (YOURS, "users of this cluster state minutes for jobs of seconds"): check_exports,

@@ -38,8 +38,8 @@ class StartAgreement(msgspec.Struct, frozen=True):
 
     Args:
         design: Label of the design.
-        tau: Kendall's tau-b of the starts in whole seconds, over the jobs that waited in the record.
-        median_s, p95_s: Median and 95th percentile of the absolute errors of the same starts, seconds.
+        tau: Kendall's tau-b of the starts in whole seconds, over the pairs of jobs that waited together in the record.
+        median_s, p95_s: Median and 95th percentile of the absolute errors of starts of jobs that waited, seconds.
         mean_wait_s: Mean wait of all jobs, seconds.
     """
 
@@ -137,9 +137,11 @@ def _starts_us(execution: Execution, log: Trace, place: Callable[[str], str]) ->
 def _agreement(design: str, start_us: Longs, recorded_us: Longs, arrival_us: Longs) -> StartAgreement:
     waited = recorded_us - arrival_us > SECOND
     errors_us = np.abs(start_us - recorded_us)[waited]
+    # Jobs are in order of submission: those behind a job that were submitted before its start waited beside it.
+    together = np.searchsorted(arrival_us[waited], recorded_us[waited])
     return StartAgreement(
         design,
-        kendall_tau(recorded_us[waited] // SECOND, start_us[waited] // SECOND),
+        kendall_tau(recorded_us[waited] // SECOND, start_us[waited] // SECOND, together),
         float(np.median(errors_us)) / SECOND,
         float(np.percentile(errors_us, 95, method="inverted_cdf")) / SECOND,
         float((start_us - arrival_us).mean()) / SECOND,

@@ -92,6 +92,17 @@ def test_an_order_that_submission_explains_as_well_says_nothing_for_the_model(co
     assert reason.startswith("not worth making: the order of submission explains as much: tau is 0.8")
 
 
+def test_only_jobs_that_waited_together_have_an_order(command: Command, tmp_path: Path) -> None:
+    """In each hour eight jobs wait and run last come, first served: hours are in order under any rule."""
+    rows = []
+    for hour_s in range(0, 3600 * 20, 3600):
+        rows.append((hour_s, 0, 30, PROCESSORS))
+        rows += [(hour_s + job, 30 + 10 * (8 - job) - job, 10, PROCESSORS) for job in range(1, 9)]
+    ended = held(command, written(tmp_path / "log.swf", rows), "--json")
+    assert ended.status == 1
+    assert (ended.json["waited"], ended.json["model"]["tau"]) == (160, pytest.approx(-1.0))
+
+
 def test_another_order_than_the_recorded_one_is_named(command: Command, tmp_path: Path) -> None:
     rows = [(0, 10 * place, 10, PROCESSORS) for place in reversed(range(120))]
     ended = held(command, written(tmp_path / "log.swf", rows))

@@ -7,18 +7,28 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from volery.statistics import kendall_tau
 
 
-def test_tau_counts_pairs_and_ties_as_its_definition_does() -> None:
+def test_tau_is_that_of_scipy_with_ties() -> None:
     first, second = np.random.default_rng(7).integers(0, 12, (2, 60)).tolist()
+    assert kendall_tau(first, second) == pytest.approx(stats.kendalltau(first, second).statistic)
+
+
+def test_tau_of_some_pairs_is_that_of_its_definition() -> None:
+    first, second = np.random.default_rng(8).integers(0, 12, (2, 60)).tolist()
+    ends = np.minimum(np.arange(60) + np.random.default_rng(9).integers(1, 9, 60), 60).tolist()
     score = untied_first = untied_second = 0
-    for (a, b), (c, d) in itertools.combinations(zip(first, second, strict=True), 2):
-        score += ((a > c) - (a < c)) * ((b > d) - (b < d))
-        untied_first += a != c
-        untied_second += b != d
-    assert kendall_tau(first, second) == pytest.approx(score / math.sqrt(untied_first * untied_second))
+    for low, high in itertools.combinations(range(60), 2):
+        if high < ends[low]:
+            a, b = np.sign(first[high] - first[low]), np.sign(second[high] - second[low])
+            score += a * b
+            untied_first += a != 0
+            untied_second += b != 0
+    assert kendall_tau(first, second, ends) == pytest.approx(score / math.sqrt(untied_first * untied_second))
+    assert kendall_tau(first, second, range(1, 61)) == 0
 
 
 @pytest.mark.parametrize(("second", "tau"), [([1, 2, 3], 1.0), ([9, 4, 2], -1.0), ([5, 5, 5], 0.0)])
