@@ -158,7 +158,7 @@ def test_ten_files_of_two_thousand_lines_are_read_first() -> None:
     assert len(files) == 10
     lines = [line.strip() for name in files for line in (PACKAGE / name).read_text(encoding="utf-8").splitlines()]
     written = [line for line in lines if line and not line.startswith("#")]
-    assert 1_500 <= len(written) <= 2_200, "blank lines and comments make the reading shorter, not longer"
+    assert 1_500 <= len(written) <= 2_250, "blank lines and comments make the reading shorter, not longer"
     story = (DOCS / "explanation" / "core-idea.md").read_text(encoding="utf-8")
     places = [story.find(f"`{name}`") for name in files]
     assert min(places) > 0, "docs/explanation/core-idea.md follows a task through these files"

@@ -55,17 +55,17 @@ class Parameter(msgspec.Struct, frozen=True):
 
 def registry() -> dict[str, Architecture]:
     """The designs of this package, of a session, and of others (entry point group `volery.architectures`), by name."""
-    found = {**SESSION.get(), **REGISTRY}
+    designs = {**SESSION.get(), **REGISTRY}
     for point in entry_points(group=GROUP):
-        if point.name not in found:
+        if point.name not in designs:
             architecture = point.load()
             if not isinstance(architecture, Architecture):
                 raise InputError(
                     f"entry point {point.value}",
                     "is not a volery.core.component.Architecture; name an object of that class",
                 )
-            found[point.name] = architecture
-    return found
+            designs[point.name] = architecture
+    return designs
 
 
 def names() -> tuple[str, ...]:
@@ -82,10 +82,10 @@ def lookup(name: str) -> Architecture:
         return REGISTRY[name]  # a look at all installed packages takes ten milliseconds
     if name in SESSION.get():
         return SESSION.get()[name]
-    found = registry()
-    if name not in found:
-        raise InputError("architecture", f"there is no {name!r}" + suggestion(name, found))
-    return found[name]
+    designs = registry()
+    if name not in designs:
+        raise InputError("architecture", f"there is no {name!r}" + suggestion(name, designs))
+    return designs[name]
 
 
 class ConfiguredDesign(NamedTuple):
@@ -113,7 +113,7 @@ def takes(name: str, parameter: str) -> bool:
 def parameters(architecture: Architecture) -> list[Parameter]:
     """The parameters with their types, defaults and descriptions."""
     hints = get_type_hints(type(architecture.defaults), include_extras=True)
-    found = []
+    rows = []
     for field in architecture.defaults.__struct_fields__:
         hint, description = hints[field], ""
         if get_origin(hint) is Annotated:
@@ -125,8 +125,8 @@ def parameters(architecture: Architecture) -> list[Parameter]:
             shown = " | ".join(str(choice) for choice in choices)
         elif choices:
             shown = str(hint)
-        found.append(Parameter(field, shown, getattr(architecture.defaults, field), description))
-    return found
+        rows.append(Parameter(field, shown, getattr(architecture.defaults, field), description))
+    return rows
 
 
 def realised(architecture: Architecture, config: msgspec.Struct) -> Mapping[Stage, Realisation]:
@@ -134,8 +134,8 @@ def realised(architecture: Architecture, config: msgspec.Struct) -> Mapping[Stag
     policies = architecture.capability(PolicyNames)
     names = policies.of(config) if policies else {}
     return {
-        stage: msgspec.structs.replace(found, how=names[stage]) if stage in names else found
-        for stage, found in architecture.stages.items()
+        stage: msgspec.structs.replace(realisation, how=names[stage]) if stage in names else realisation
+        for stage, realisation in architecture.stages.items()
     }
 
 
@@ -145,10 +145,12 @@ def configure(architecture: Architecture, given: Mapping[str, Any]) -> msgspec.S
     Raises:
         InputError: for an unknown parameter (with a suggestion) or a value that does not fit.
     """
-    known = architecture.defaults.__struct_fields__
+    field_names = architecture.defaults.__struct_fields__
     for name in given:
-        if name not in known:
-            raise InputError(f"{architecture.name}:{name}", "there is no such parameter" + suggestion(name, known))
+        if name not in field_names:
+            raise InputError(
+                f"{architecture.name}:{name}", "there is no such parameter" + suggestion(name, field_names)
+            )
     defaults = msgspec.to_builtins(architecture.defaults)
     for name, value in given.items():
         try:

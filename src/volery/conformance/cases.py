@@ -278,10 +278,10 @@ def device_case(seed: int = 0) -> Case:
     return Case("devices", seed, trace, cluster)
 
 
-def gang_cases(seed: int = 0) -> list[Case]:
+def gang_cases(seed: int = 0, machines: int = GANG_MACHINES) -> list[Case]:
     """Gangs of all sizes up to three times what the cluster holds, some of tasks that need constraints."""
     stream = Streams(seed).of("conformance/gangs")
-    constraints = tuple([1 if machine % 3 == 0 else 0 for machine in range(GANG_MACHINES)])
+    constraints = tuple([1 if machine % 3 == 0 else 0 for machine in range(machines)])
     cluster = Cluster(constraints, tuple([stream.randint(1, 2) for _ in constraints]), "conformance")
 
     slot_count = cluster.slot_count
@@ -305,43 +305,41 @@ def gang_cases(seed: int = 0) -> list[Case]:
     return [Case("gangs", seed, trace_of("gangs", sorted(arrivals), jobs, needs), cluster, gangs=True)]
 
 
-def rigid_cases(seed: int, *, has_shapes: bool, has_amounts: bool, has_racks: bool) -> list[Case]:
+def rigid_cases(
+    seed: int, *, has_shapes: bool, has_amounts: bool, has_racks: bool, machines: int = GANG_MACHINES
+) -> list[Case]:
     """Gangs beside single tasks, by constraints, in shapes, and by amounts; none is larger than the cluster.
 
     Args:
+        machines: count of machines.
         has_shapes: true for gangs spread over so many machines.
         has_amounts: true for gangs that ask for amounts, too, devices and shares of them among these.
         has_racks: true for gangs that prefer or require one rack.
     """
     stream = Streams(seed).of("conformance/rigid")
-    (gangs,) = gang_cases(seed)
+    (gangs,) = gang_cases(seed, machines)
     slots = gangs.cluster.slot_count
     sizes = [gangs.trace.first[job + 1] - gangs.trace.first[job] for job in range(gangs.trace.job_count)]
     nodes = [0 if 1 < size <= slots and stream.random() < 0.8 else NO_GANG for size in sizes]
     cases = [Case("rigid jobs", seed, with_gangs(gangs.trace, nodes), gangs.cluster)]
 
     if has_shapes:
-        cases.append(_shaped_case(seed))
+        cases.append(_shaped_case(seed, machines))
     if has_amounts:
-        cases += [_case_of_amounts(seed), _case_of_devices(seed)]
+        cases += [_case_of_amounts(seed, machines), _case_of_devices(seed, machines)]
     if has_racks:
-        cases.append(_case_of_racks(seed, has_shapes=has_shapes))
+        cases.append(_case_of_racks(seed, machines, has_shapes=has_shapes))
     return cases
 
 
-def _case_of_devices(seed: int) -> Case:
+def _case_of_devices(seed: int, machines: int) -> Case:
     """Gangs whose members ask for whole devices, for a share of one, or for none."""
     stream = Streams(seed).of("conformance/devices of gangs")
-    cluster = Cluster(
-        (0,) * GANG_MACHINES,
-        (1,) * GANG_MACHINES,
-        "conformance",
-        ("cpu_milli", DEVICE_MILLI),
-        ((8000, 2 * WHOLE),) * GANG_MACHINES,
-    )
+    resources = "cpu_milli", DEVICE_MILLI
+    cluster = Cluster((0,) * machines, (1,) * machines, "conformance", resources, ((8000, 2 * WHOLE),) * machines)
     kinds = ((1000, WHOLE), (1000, 600), (1000, 250), (2000, 2 * WHOLE), (1000, 0))
     places = [stream.randrange(len(kinds)) for _ in range(24)]
-    sizes = [stream.randint(1, GANG_MACHINES) for _ in places]
+    sizes = [stream.randint(1, machines) for _ in places]
     arrivals = sorted(stream.randrange(SECOND) for _ in sizes)
     trace = trace_of("devices", arrivals, [[stream.choice((1000, 30_000))] * size for size in sizes])
     request = array("H", [place for place, size in zip(places, sizes, strict=True) for _ in range(size)])
@@ -349,28 +347,26 @@ def _case_of_devices(seed: int) -> Case:
     return Case("rigid jobs with devices", seed, with_gangs(trace, [0] * len(sizes)), cluster)
 
 
-def _case_of_racks(seed: int, *, has_shapes: bool) -> Case:
+def _case_of_racks(seed: int, machines: int, *, has_shapes: bool) -> Case:
     """Gangs that require or prefer one of two racks, of machines that do not follow each other."""
     stream = Streams(seed).of("conformance/racks of gangs")
-    racks = tuple(machine % 2 for machine in range(GANG_MACHINES))
-    cluster = msgspec.structs.replace(Cluster.uniform(GANG_MACHINES, slots=2), racks=racks)
+    racks = tuple(machine % 2 for machine in range(machines))
+    cluster = msgspec.structs.replace(Cluster.uniform(machines, slots=2), racks=racks)
     wishes = [stream.choice((0, PREFERS_RACK, REQUIRES_RACK, REQUIRES_RACK)) for _ in range(24)]
-    machines = GANG_MACHINES // 2
-    nodes = [stream.randint(1, machines) if has_shapes and stream.random() < 0.5 else 0 for _ in wishes]
-    sizes = [stream.randint(max(1, count), 2 * (count or machines)) for count in nodes]
+    rack_size = machines // 2
+    nodes = [stream.randint(1, rack_size) if has_shapes and stream.random() < 0.5 else 0 for _ in wishes]
+    sizes = [stream.randint(max(1, count), 2 * (count or rack_size)) for count in nodes]
     arrivals = sorted(stream.randrange(SECOND) for _ in sizes)
     trace = trace_of("racks", arrivals, [[stream.choice((0, 1000, 30_000))] * size for size in sizes])
     return Case("rigid jobs in racks", seed, with_gangs(trace, nodes, wishes), cluster)
 
 
-def _case_of_amounts(seed: int) -> Case:
+def _case_of_amounts(seed: int, machines: int) -> Case:
     """Gangs whose members are alike and ask for several resources."""
     stream = Streams(seed).of("conformance/amounts of gangs")
-    cluster = Cluster(
-        (0,) * GANG_MACHINES, (1,) * GANG_MACHINES, "conformance", RESOURCES, ((4000, 400, 2),) * GANG_MACHINES
-    )
+    cluster = Cluster((0,) * machines, (1,) * machines, "conformance", RESOURCES, ((4000, 400, 2),) * machines)
     kinds = ((1000, 50, 0), (2000, 300, 1), (4000, 10, 2))
-    sizes = [stream.choice((1, 2, GANG_MACHINES, GANG_MACHINES)) for _ in range(24)]
+    sizes = [stream.choice((1, 2, machines, machines)) for _ in range(24)]
     arrivals = sorted(stream.randrange(SECOND) for _ in sizes)
     trace = trace_of("amounts", arrivals, [[stream.choice((1000, 30_000))] * size for size in sizes])
     request = array("H", [kind for size in sizes for kind in [stream.randrange(len(kinds))] * size])
@@ -378,11 +374,11 @@ def _case_of_amounts(seed: int) -> Case:
     return Case("rigid jobs with amounts", seed, with_gangs(trace, [0] * len(sizes)), cluster)
 
 
-def _shaped_case(seed: int) -> Case:
+def _shaped_case(seed: int, machines: int) -> Case:
     """Gangs of all shapes that the cluster holds."""
     stream = Streams(seed).of("conformance/shapes")
-    cluster = Cluster.uniform(GANG_MACHINES, slots=3)
-    nodes = [stream.randint(1, GANG_MACHINES) for _ in range(24)]
+    cluster = Cluster.uniform(machines, slots=3)
+    nodes = [stream.randint(1, machines) for _ in range(24)]
     jobs = [[stream.choice((0, 1000, 30_000))] * stream.randint(count, 3 * count) for count in nodes]
     arrivals = sorted(stream.randrange(SECOND) for _ in jobs)
     return Case("rigid jobs in shapes", seed, with_gangs(trace_of("shapes", arrivals, jobs), nodes), cluster)

@@ -1,7 +1,7 @@
 """Fidelity of a model: the lab's starts of the jobs of a log against the starts that the log states.
 
 Only a model that repeats the record can tell what another scheduler would have changed. The bars have their reasons in
-docs/decisions/0076.
+docs/decisions/0077.
 """
 
 from __future__ import annotations

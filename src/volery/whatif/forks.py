@@ -112,19 +112,19 @@ def forecast(
     """
     fork = _Fork(architecture, config, *_pinned(cluster, state), state, [*map(TaskKind, state.lifetimes)])
     began, settled_us = time.process_time(), SETTLED_US
-    found: list[_Run] = []
-    while len(found) < runs_max and (not found or time.process_time() - began < budget_s):
-        run = _play(fork, len(found), settled_us, began + budget_s)
+    played_runs: list[_Run] = []
+    while len(played_runs) < runs_max and (not played_runs or time.process_time() - began < budget_s):
+        run = _play(fork, len(played_runs), settled_us, began + budget_s)
         if run.whole and run.settled_us > settled_us // 2 and settled_us < SETTLED_MAX_US:
             settled_us *= 4
         else:
-            found.append(run)
-    whole = [run for run in found if run.whole]
+            played_runs.append(run)
+    whole_runs = [run for run in played_runs if run.whole]
     return ForecastResult(
-        runs=len(whole),
-        moments=_moments(whole or found),
+        runs=len(whole_runs),
+        moments=_moments(whole_runs or played_runs),
         known=_known(state),
-        preempts=_preempts(whole or found, state),
+        preempts=_preempts(whole_runs or played_runs, state),
         cpu_s=time.process_time() - began,
     )
 
@@ -132,9 +132,9 @@ def forecast(
 def _pinned(cluster: Cluster, state: FederationState) -> tuple[Cluster, Sequence[int]]:
     """The cluster with further constraint bits, and per machine those that keep its running tasks there."""
     count = len(cluster.constraints)
-    none = (0,) * count
+    no_use = (0,) * count
     if not any(job.running for job in state.jobs):
-        return cluster, none
+        return cluster, no_use
     used = 0
     for mask in cluster.constraints:
         used |= mask
@@ -142,7 +142,7 @@ def _pinned(cluster: Cluster, state: FederationState) -> tuple[Cluster, Sequence
     kinds: list[Any] = list(range(count))
     if count > room:
         drained = set(state.drained)
-        capacities = cluster.capacities or none
+        capacities = cluster.capacities or no_use
         slots = cluster.slots
         kinds = [(cluster.constraints[m], slots[m], capacities[m], m in drained) for m in range(count)]
     numbers = {kind: place for place, kind in enumerate(dict.fromkeys(kinds))}
@@ -184,25 +184,25 @@ def _parts(
     """Arrivals: running tasks, those that the fewest machines can hold first; then waiting tasks."""
     drawn: list[dict[int, JobLifetimes]] = []
     for job in state.all:
-        met: dict[int, list[Time]] = {some.lifetime: [] for some in job.waiting}
+        met: dict[int, list[Time]] = {group.lifetime: [] for group in job.waiting}
         for task in job.running:
             met.setdefault(task.lifetime, []).append(task.elapsed_us)
         drawn.append(
             {kind: kinds[kind].job(stream, elapsed_us, job.took_us) for kind, elapsed_us in sorted(met.items())}
         )
-    held: dict[tuple[int, int], _Part] = {}
+    running_parts: dict[tuple[int, int], _Part] = {}
     for place, job in enumerate(state.jobs):
         for task in job.running:
             left_us = max(1, drawn[place][task.lifetime].total_us(task.elapsed_us) - task.elapsed_us)
             pin = bits[task.machine]
-            part = held.setdefault((-pin.bit_count(), place), _Part(0, job, []))
+            part = running_parts.setdefault((-pin.bit_count(), place), _Part(0, job, []))
             part.tasks.append((settled_us + left_us, pin, task.request))
-    yield from (held[key] for key in sorted(held))
+    yield from (running_parts[key] for key in sorted(running_parts))
     for place, job in enumerate(state.all):
         tasks = [
-            (drawn[place][some.lifetime].total_us(), some.mask, some.request)
-            for some in job.waiting
-            for _ in range(some.count)
+            (drawn[place][group.lifetime].total_us(), group.mask, group.request)
+            for group in job.waiting
+            for _ in range(group.count)
         ]
         if tasks:
             yield _Part(settled_us + place, job, tasks)
@@ -212,8 +212,8 @@ def _fillers(part: _Part, number: int, entry_for: Callable[[JobId, str], Address
     """Empty jobs that give the next job its live scheduler; none where no number does."""
     assert part.job is not None
     user = part.job.user
-    wanted = entry_for(part.job.number, user)
-    fitting = (count for count in range(FILLERS_MAX) if entry_for(number + count, user) == wanted)
+    scheduler = entry_for(part.job.number, user)
+    fitting = (count for count in range(FILLERS_MAX) if entry_for(number + count, user) == scheduler)
     return [_Part(part.arrival_us, None, [])] * next(fitting, 0)
 
 
@@ -223,9 +223,11 @@ def _trace(parts: Sequence[_Part], cluster: Cluster) -> Trace:
     first = array("q", [0])
     for part in parts:
         first.append(first[-1] + len(part.tasks))
-    asked: dict[Amounts, int] = {}
+    request_places: dict[Amounts, int] = {}
     if cluster.resources:
-        asked = {request: place for place, request in enumerate(dict.fromkeys(request for _, _, request in tasks))}
+        request_places = {
+            request: place for place, request in enumerate(dict.fromkeys(request for _, _, request in tasks))
+        }
     return Trace(
         "fork",
         array("q", [part.arrival_us for part in parts]),
@@ -235,14 +237,16 @@ def _trace(parts: Sequence[_Part], cluster: Cluster) -> Trace:
         constraints=array("q", [task[1] for task in tasks]),
         user=tuple([job.user if job else "" for job in jobs]),
         resources=cluster.resources,
-        requests=tuple(asked),
-        request=array("I", [asked[task[2]] for task in tasks] if asked else []),
+        requests=tuple(request_places),
+        request=array("I", [request_places[task[2]] for task in tasks] if request_places else []),
     )
 
 
-def _read(records: Records, parts: Sequence[_Part], asked: ActiveJob, since_us: Time, reached_us: Time | None) -> _Run:
+def _read(
+    records: Records, parts: Sequence[_Part], questioned_job: ActiveJob, since_us: Time, reached_us: Time | None
+) -> _Run:
     trace = records.trace
-    places = [place for place, part in enumerate(parts) if part.job is asked]
+    places = [place for place, part in enumerate(parts) if part.job is questioned_job]
     own = [task for place in places for task in range(trace.first[place], trace.first[place + 1])]
     # Tasks that were running run again before the question: their starts do not count.
     places = [place for place in places if parts[place].arrival_us > 0]
@@ -257,9 +261,9 @@ def _read(records: Records, parts: Sequence[_Part], asked: ActiveJob, since_us: 
     lost: dict[JobId, int] = {}
     jobs = trace.job_of_task() if records.preemptions else ()
     gaining = set(waited) if records.preemptions else ()
-    for one in records.preemptions:
-        if one.beneficiary in gaining:
-            loser = parts[jobs[one.task]].job
+    for preemption in records.preemptions:
+        if preemption.beneficiary in gaining:
+            loser = parts[jobs[preemption.task]].job
             assert loser is not None
             lost[loser.number] = lost.get(loser.number, 0) + 1
     whole = reached_us is None or len(ended) == len(own)
@@ -278,13 +282,13 @@ def _moments(runs: Sequence[_Run]) -> MomentQuantiles:
     return MomentQuantiles(*(_interval(list(zip(column, reached, strict=True))) for column in columns))
 
 
-def _interval(found: Sequence[tuple[Time | None, Time]]) -> Quantiles:
+def _interval(moments: Sequence[tuple[Time | None, Time]]) -> Quantiles:
     """Quantiles of a moment; a run that ended early is a lower bound. Few runs have a median alone."""
-    if not any(reached_us for _, reached_us in found) and all(at is None for at, _ in found):
+    if not any(reached_us for _, reached_us in moments) and all(at is None for at, _ in moments):
         return Quantiles(None, None, None)  # no such moment is to come
-    lows = sorted(reached_us if at is None else at for at, reached_us in found)
-    highs = sorted(math.inf if at is None else at for at, _ in found)
-    last = len(found) - 1
+    lows = sorted(reached_us if at is None else at for at, reached_us in moments)
+    highs = sorted(math.inf if at is None else at for at, _ in moments)
+    last = len(moments) - 1
     low, median, high = lows[math.floor(LOW * last)], highs[last // 2], highs[math.ceil(HIGH * last)]
     if last + 1 < RUNS_MIN and median != math.inf:
         return Quantiles(None, round(median), None)
@@ -300,8 +304,8 @@ def _known(state: FederationState) -> DurationBases:
     for job in state.all:
         for task in job.running:
             counts[state.lifetimes[task.lifetime].basis] += 1
-        for some in job.waiting:
-            counts[state.lifetimes[some.lifetime].basis] += some.count
+        for group in job.waiting:
+            counts[state.lifetimes[group.lifetime].basis] += group.count
     return DurationBases(**counts)
 
 
@@ -309,7 +313,7 @@ def _preempts(runs: Sequence[_Run], state: FederationState) -> tuple[PreemptedJo
     """Jobs that lose tasks, the largest loss first."""
     users = {job.number: job.user for job in state.jobs}
     losers = sorted({job for run in runs for job in run.preempted})
-    found = [
+    losses = [
         PreemptedJob(
             job=job,
             user=users[job],
@@ -318,7 +322,7 @@ def _preempts(runs: Sequence[_Run], state: FederationState) -> tuple[PreemptedJo
         )
         for job in losers
     ]
-    return tuple(sorted(found, key=lambda one: -one.tasks))
+    return tuple(sorted(losses, key=lambda one: -one.tasks))
 
 
 ESTIMATE_OFF: Final = 2.0
@@ -376,8 +380,8 @@ def _shape(took_us: Sequence[Time]) -> tuple[float, float]:
 
 
 def _some(times_us: Sequence[Time], stream: Random) -> list[float]:
-    some = times_us if len(times_us) <= SAMPLE_MAX else stream.sample(times_us, SAMPLE_MAX)
-    return [math.log(max(1, one)) for one in some]
+    sample = times_us if len(times_us) <= SAMPLE_MAX else stream.sample(times_us, SAMPLE_MAX)
+    return [math.log(max(1, time_us)) for time_us in sample]
 
 
 def _likelihood(mean: float, deviation: float, running: Sequence[float], ended: Sequence[float]) -> float:

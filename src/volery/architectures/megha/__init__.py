@@ -14,8 +14,8 @@ Words    A *unit* is a slot, or a machine where tasks ask for amounts; a *partit
 Base     messages, partitions, view, global_master; allocations, local_master; config, assembly (the recipe).
          It is the paper of 2023 on slots, and runs without the rest.
 Attached amounts: several resources, repartition (2021, IV-B). shares: users, preemption (2021, IV-C). recovery:
-         crashes (2021, IV-D). reasons: reports of decisions. Each calls a master by a protocol of `hosts`, and handles
-         messages of its own, see `Component.attached`.
+         crashes (2021, IV-D). gangs: tasks that run only together, in two phases. reasons: reports of decisions. Each
+         calls a master by a protocol of `hosts`, and handles messages of its own, see `Component.attached`.
 Registry designs: Megha, its central form and the first Megha, with the stages that methods of the base and of what is
          attached realise.
 """

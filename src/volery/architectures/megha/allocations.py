@@ -25,7 +25,7 @@ from volery.architectures.megha.messages import (
 )
 from volery.architectures.megha.partitions import Layout
 from volery.core.events import Counted, Fact
-from volery.core.model import Address, Message, Task, TaskId
+from volery.core.model import Address, Task, TaskId
 from volery.policies.match import positions, vector_bytes
 from volery.roles.recovery.leadership import seated
 from volery.roles.recovery.leases import RunningAttempt
@@ -174,6 +174,9 @@ class Allocations(Protocol):
     def end(self, attempt: RunningAttempt) -> GmSyncState:
         """Free what an attempt had, and credit its owner with it; return the owner's record."""
 
+    def give_back(self, attempt: RunningAttempt) -> None:
+        """Free what an attempt had that has never run; its owner lacks that."""
+
     def clear(self) -> None:
         """Take it that nothing is allocated, and nothing is free."""
 
@@ -192,7 +195,7 @@ class Allocations(Protocol):
     def has_news(self, gm: GmSyncState) -> bool:
         """Find out whether anything is free of which the GM may have another state."""
 
-    def refusal(self, gm: GmSyncState, tasks: tuple[TaskId, ...]) -> Message:
+    def refusal(self, gm: GmSyncState, tasks: tuple[TaskId, ...]) -> Refusal:
         """Make the answer to invalid placements, with the news that the GM lacks."""
 
     def news(self, gm: GmSyncState) -> StateUpdate | None:
@@ -295,6 +298,9 @@ class SlotAllocations:
             gm.repeat[partition] |= bit
         return gm
 
+    def give_back(self, attempt: RunningAttempt) -> None:
+        self.free(attempt)
+
     def clear(self) -> None:
         for partition, mask in self._masks.values():
             self._busy[partition] |= mask
@@ -331,7 +337,7 @@ class SlotAllocations:
     def has_news(self, gm: GmSyncState) -> bool:
         return any(gm.busy[partition] & ~self._busy[partition] for partition in self._partitions)
 
-    def refusal(self, gm: GmSyncState, tasks: tuple[TaskId, ...]) -> Message:
+    def refusal(self, gm: GmSyncState, tasks: tuple[TaskId, ...]) -> Refusal:
         return Refusal(tasks, self.delta(gm))
 
     def news(self, gm: GmSyncState) -> StateUpdate | None:

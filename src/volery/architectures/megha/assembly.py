@@ -23,6 +23,7 @@ from volery.roles.node import Node
 
 if TYPE_CHECKING:
     from volery.architectures.megha.amounts.view import Capacities
+    from volery.architectures.megha.gangs import GangAttachment
     from volery.architectures.megha.near import NearView
     from volery.architectures.megha.printed.answers import LaunchAnswers
     from volery.architectures.megha.printed.requests import SynchronousRequests
@@ -41,8 +42,10 @@ class Recipe:
         streams: Random choices, per address and incarnation.
 
     Attributes:
+        layout: The whole cluster.
         capacities: Amounts that machines offer, where they offer several resources or amounts are needed; else None.
         shares: Attached where users have shares; else None.
+        gangs: Attached where gangs start whole; set before components are made.
     """
 
     def __init__(self, cluster: Cluster, config: MeghaConfig, streams: Streams) -> None:
@@ -51,32 +54,33 @@ class Recipe:
         in_order = config.match == "first"
         self._config = config
         self._streams = streams
-        self._layout = Layout(cluster, config.gms, config.lms, by_machine=by_machine, in_order=in_order)
+        self.layout = Layout(cluster, config.gms, config.lms, by_machine=by_machine, in_order=in_order)
         self._machines: dict[Address, int] = {}
         self._lm_of: dict[Address, int] = {}
-        for partition, lm in enumerate(self._layout.lm_of):
-            nodes, machines = self._layout.nodes[partition], self._layout.machines[partition]
+        for partition, lm in enumerate(self.layout.lm_of):
+            nodes, machines = self.layout.nodes[partition], self.layout.machines[partition]
             for address, machine in zip(nodes, machines, strict=True):
                 self._machines.setdefault(address, machine)
                 self._lm_of.setdefault(address, lm)
 
-        self._units = self._layout.units() if config.near else {}
+        self._units = self.layout.units() if config.near else {}
         self.capacities: Capacities | None = None
         self.shares: ShareAttachment | None = None
+        self.gangs: GangAttachment | None = None
         if by_machine:
             from volery.architectures.megha.amounts.view import Capacities
 
-            self.capacities = Capacities(cluster, self._layout)
+            self.capacities = Capacities(cluster, self.layout)
             if config.shares:
                 from volery.architectures.megha.shares import ShareAttachment
 
-                self.shares = ShareAttachment(cluster, self._layout, self.capacities.ladders.packing, config)
+                self.shares = ShareAttachment(cluster, self.layout, self.capacities.ladders.packing, config)
 
     def master_parts(
         self, master: GlobalMaster, moves: tuple[Reassignment, ...], *, number: int, incarnation: int, stream: Random
     ) -> MasterParts:
         """Parts of a Global Master that knows nothing but these moves of jobs."""
-        config, layout, search = self._config, self._layout, SearchOrder(self._layout, number)
+        config, layout, search = self._config, self.layout, SearchOrder(self.layout, number)
         fairness = None if self.shares is None else self.shares.fairness(master)
         recovery: ReportRecovery | None = None
         observer: DecisionNarrator | None = None
@@ -111,7 +115,8 @@ class Recipe:
             from volery.architectures.megha.reasons import DecisionNarrator
 
             observer = DecisionNarrator(master, layout, view, fairness, () if recovery is None else recovery.epochs)
-        return MasterParts(view, fairness, recovery, observer, synchronous, priorities, near)
+        gangs = None if self.gangs is None else self.gangs.scheduler(master, view)
+        return MasterParts(view, fairness, recovery, observer, synchronous, priorities, near, gangs)
 
     def _priorities(self, master: GlobalMaster) -> PriorityQueue:
         """Return an empty queue of a Global Master, by priority."""
@@ -125,11 +130,11 @@ class Recipe:
         """One of the Global Masters."""
         stream = self._streams.of(f"gm/{gm}", incarnation)
         parts = partial(self.master_parts, number=gm, incarnation=incarnation, stream=stream)
-        return GlobalMaster(gm, self._layout, self._config, parts)
+        return GlobalMaster(gm, self.layout, self._config, parts)
 
     def local_master(self, lm: int, pair: Callable[..., Any] | None = None) -> LocalMaster:
         """One of the Local Masters; with a maker of a control of nodes one of a pair."""
-        config, layout, partitions = self._config, self._layout, self._layout.partitions_of_lm(lm)
+        config, layout, partitions = self._config, self.layout, self.layout.partitions_of_lm(lm)
         allocations: Callable[[ClusterState], Allocations]
         preemptions: Callable[..., Any] | None = None
         if self.capacities is None:
@@ -145,7 +150,8 @@ class Recipe:
             from volery.architectures.megha.printed.answers import LaunchAnswers
 
             answers = partial(LaunchAnswers, config=config)
-        return LocalMaster(layout, partitions, config, allocations, preemptions, pair, answers)
+        gangs = None if self.gangs is None else self.gangs.reservations
+        return LocalMaster(layout, partitions, config, allocations, preemptions, pair, answers, gangs)
 
     def deployment(self) -> Deployment:
         """Components of which none may crash, unless that is attached."""

@@ -12,7 +12,7 @@ Deviates A GM retries an invalid placement at once (eager_retry; the published c
          results alone, and GMs ask for what they need after a crash: docs/decisions/0010. A request that is valid has
          no answer, and a GM does not wait for one. megha-2021-printed has all of this as printed, by match=first,
          completion_notice=with-updates, answers=all, launch=synchronous, turns=round-robin, preemption=paper and
-         recovery=paper (heartbeats are sent where there is news). docs/papers.md.
+         recovery=paper (heartbeats are sent where there is news). docs/papers.md. Gangs are ours: docs/decisions/0076.
 """
 
 from __future__ import annotations
@@ -25,14 +25,24 @@ import msgspec
 from volery.architectures.megha.amounts.view import CapacityView
 from volery.architectures.megha.assembly import Recipe
 from volery.architectures.megha.config import MeghaConfig, check_order, check_unshared
+from volery.architectures.megha.gangs import GangAttachment, heeds_gangs
 from volery.architectures.megha.global_master import GlobalMaster
 from volery.architectures.megha.local_master import LocalMaster
 from volery.architectures.megha.recovery.messages import MESSAGES
 from volery.architectures.megha.recovery.reports import ReportRecovery
 from volery.architectures.megha.shares.fairness import WeightedFairness
 from volery.architectures.megha.view import SlotView
-from volery.core.component import Architecture, Conformance, DeclaredCaptions, Deployment, FederationDefaults
+from volery.core.capabilities import GangPlacement
+from volery.core.component import (
+    Architecture,
+    Conformance,
+    DeclaredCaptions,
+    Deployment,
+    FederationDefaults,
+    UnusedFeatures,
+)
 from volery.core.errors import InputError
+from volery.core.features import GANGS
 from volery.core.model import Cluster
 from volery.core.stages import Extent, Realisation, Stage
 from volery.core.streams import Streams
@@ -84,8 +94,17 @@ def build(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment
     if config.near and recipe.capacities is not None:
         problem = "slots are searched near input, and amounts, shares, repartition and a tail are of whole machines"
         raise InputError("megha:near", f"{problem}; take the design megha without them, or near=false")
+    if not heeds_gangs(config):
+        deployment = recipe.deployment()
+        return deployment if recipe.shares is None else recipe.shares.declared(deployment)
+
+    recipe.gangs = GangAttachment(recipe.layout, config)
     deployment = recipe.deployment()
-    return deployment if recipe.shares is None else recipe.shares.declared(deployment)
+    return msgspec.structs.replace(deployment, capabilities=(*deployment.capabilities, GangPlacement()))
+
+
+def _unused(config: MeghaConfig) -> frozenset[str]:
+    return frozenset() if heeds_gangs(config) else frozenset({GANGS})
 
 
 def build_printed(cluster: Cluster, config: MeghaConfig, streams: Streams) -> Deployment:
@@ -160,6 +179,7 @@ MEGHA = Architecture(
     capabilities=(
         FederationDefaults({"ask": True}),
         DeclaredCaptions(CAPTIONS),
+        UnusedFeatures(_unused),
     ),
     features={
         "constraints": "",
@@ -167,6 +187,7 @@ MEGHA = Architecture(
         "amounts": "",
         "priorities": "order=priority",
         "locality": "near",
+        "gangs": "",
     },
 )
 

@@ -1,8 +1,8 @@
 """Megha's Global Master: matches tasks to units of the whole cluster on an eventually consistent view.
 
 Free units, slots or amounts, are the business of its `ClusterView`. Attached where asked for, and else None: the shares
-of users, the state after a crash, and reports of decisions with their reasons. Shares and recovery have messages of
-their own, which their parts handle.
+of users, gangs, the state after a crash, and reports of decisions with their reasons. Shares, gangs and recovery have
+messages of their own, which their parts handle.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from volery.policies.match import positions
 from volery.roles.submission import ANSWERS, REFUSALS, SIGHTS, JobLedger
 
 if TYPE_CHECKING:
+    from volery.architectures.megha.gangs.scheduler import GangScheduler
     from volery.architectures.megha.near import NearView
     from volery.architectures.megha.printed.requests import SynchronousRequests
     from volery.architectures.megha.priorities import PriorityQueue
@@ -50,6 +51,7 @@ class MasterParts(NamedTuple):
     synchronous: SynchronousRequests | None = None
     priorities: PriorityQueue | None = None
     near: NearView | None = None
+    gangs: GangScheduler | None = None
 
 
 class GlobalMaster(Component):
@@ -59,7 +61,7 @@ class GlobalMaster(Component):
         parts: Maker of its parts, of a component that knows of these moves of jobs.
 
     Attributes:
-        view, fairness, recovery, observer, synchronous: Parts; all but the view may be None.
+        view, fairness, recovery, observer, synchronous, gangs: Parts; all but the view may be None.
         priorities, near: The queue and the view, where priorities and input of tasks count; else None.
         jobs: Ledger of jobs.
         placed: Tasks that were requested and have not ended, of the view.
@@ -90,11 +92,13 @@ class GlobalMaster(Component):
         self._requests = [0] * self.layout.lm_count
         self._asked_clusters: set[int] = set()
         parts = self._parts(self, moves)
-        self.view, self.fairness, self.recovery, self.observer, self.synchronous, self.priorities, self.near = parts
+        self.view, self.fairness, self.recovery, self.observer, self.synchronous, self.priorities, self.near = parts[:7]
+        self.gangs = parts.gangs
         self.placed = self.view.placed
 
         # Recovery forwards the preemptions among lost attempts to the shares, so it comes first.
-        self.attached = tuple([part for part in (self.recovery, self.fairness) if part is not None])
+        self.attached = tuple([part for part in (self.recovery, self.fairness, self.gangs) if part is not None])
+        self._has_plain_requests = self.recovery is None and self.fairness is None
         masters_of = self.recovery.masters_of if self.recovery is not None else lambda lm: (f"lm/{lm}",)
         masters = [masters_of(lm) for lm in range(self.layout.lm_count)]
         self.lms = [addresses[0] for addresses in masters]
@@ -115,6 +119,8 @@ class GlobalMaster(Component):
         super().handle_attached(event, source, now)
         if self.synchronous is not None:
             self.synchronous.proceed()
+        elif self.gangs is not None:
+            self.gangs.proceed(now)
 
     def accepts(self, message: Message, source: Address) -> bool:
         """Find out whether a message of a Local Master is valid."""
@@ -190,12 +196,14 @@ class GlobalMaster(Component):
             self.fairness.submitted(message.job)
         if self.priorities is not None:
             self.priorities.submitted(message.job)
+        if self.gangs is not None and message.job.gang is not None:
+            self.gangs.submitted(message.job, now)
         if self.near is not None:
             self.near.locate(message.job.tasks, message.job.replicas)
         queued = self._queued_count()
         self._port.observe(Measured("queued_tasks", queued))
         self.schedule(self.jobs.admit(message, source, queued))
-        self._proceed()
+        self._proceed(now)
         self._maybe_forget(message.job.id)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
@@ -204,7 +212,7 @@ class GlobalMaster(Component):
         if self.near is not None:
             self.near.locate(message.tasks, message.replicas)
         self.schedule(self.jobs.more(message))
-        self._proceed()
+        self._proceed(now)
         self._maybe_forget(message.job)
 
     def on_look(self, message: Look, source: Address, now: Time) -> None:
@@ -234,6 +242,8 @@ class GlobalMaster(Component):
         dropped = self.view.queue.remove(lambda task: task.job == job)
         if self.synchronous is not None:
             dropped += self.synchronous.line.remove(lambda task: task.job == job)
+        if self.gangs is not None:
+            dropped += self.gangs.cancelled(job)
         if self.observer is not None:
             self.observer.dropped(dropped)
         if dropped:
@@ -258,7 +268,7 @@ class GlobalMaster(Component):
     def schedule(self, tasks: Sequence[Task]) -> None:
         """Place tasks; those that fit nowhere now wait."""
         ready = tasks if self.recovery is None else self.recovery.ready(tasks)
-        if ready is None:
+        if ready is None or (self.gangs is not None and tasks and self.gangs.gathers(tasks, ready)):
             return
         for task in self.place(ready):
             # A task that fits no machine, even an empty one, would wait for ever.
@@ -285,7 +295,7 @@ class GlobalMaster(Component):
         lm, batch_max = self.layout.lm_of[partition], self._config.batch_max
         for start in range(0, len(tasks), batch_max):
             batch, units = tuple(tasks[start : start + batch_max]), tuple(places[start : start + batch_max])
-            if not self.attached:
+            if self._has_plain_requests:
                 number = self._requests[lm] = self._requests[lm] + 1
                 self.view.requested(lm, (number, partition, batch, units))
                 self._port.send(self.lms[lm], Request(number, partition, batch, units))
@@ -299,11 +309,17 @@ class GlobalMaster(Component):
             request = Request(number, partition, batch, units, attempts, users, epoch, term)
             for address in addresses:
                 self._port.send(address, request)
+        self.was_requested(partition, tasks, places)
+
+    def was_requested(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
+        """Report tasks that were given these units."""
         if self.observer is not None:
             self.observer.requested(partition, tasks, places)
 
     def still_wanted(self, refused: Sequence[Task]) -> Sequence[Task]:
-        """Return refused tasks without those of cancelled jobs, which end here."""
+        """Return refused tasks without members of gangs, and those of cancelled jobs, which end here."""
+        if self.gangs is not None:
+            refused = self.gangs.returned(refused)
         cancelled = self.jobs.cancelled
         if not cancelled:
             return refused
@@ -317,7 +333,7 @@ class GlobalMaster(Component):
 
     def ask_all(self) -> None:
         """While tasks wait, ask each Local Master for news once."""
-        if self._config.ask and self.view.queue.length:
+        if self._config.ask and (self.view.queue.length or (self.gangs is not None and self.gangs.line)):
             for lm, address in enumerate(self.lms):
                 if lm not in self._asked_clusters:
                     self._asked_clusters.add(lm)
@@ -340,7 +356,7 @@ class GlobalMaster(Component):
         self.view.end(message, self.lm_at[source])
         for job, count in released.items():
             self.jobs.finished(job, count)
-        self._proceed()
+        self._proceed(now)
         for job in jobs:
             self._maybe_forget(job)
 
@@ -349,7 +365,7 @@ class GlobalMaster(Component):
         self._note(message, source, now)
         self.offer_all(self.learn(message, source))
         self.answered(self.lm_at[source])
-        self._proceed()
+        self._proceed(now)
 
     def learn(self, update: StateUpdate, source: Address) -> Freed:
         """Change the view, unless a later update of this Local Master has come before."""
@@ -393,17 +409,22 @@ class GlobalMaster(Component):
                 queue.push_front(task)
             self.offer_all(freed)
         self.ask_all()
-        self._proceed()
+        self._proceed(now)
 
-    def _proceed(self) -> None:
+    def _proceed(self, now: Time) -> None:
         """Request what the event in hand has made possible, beside what was requested at once."""
         if self.synchronous is not None:
             self.synchronous.proceed()
         elif self.fairness is not None:
             self.fairness.enforce()
+        elif self.gangs is not None:
+            self.gangs.proceed(now)
 
     def _queued_count(self) -> int:
-        return self.view.queue.length + (0 if self.synchronous is None else self.synchronous.line.length)
+        length = self.view.queue.length
+        if self.gangs is not None:
+            length += self.gangs.queued_count
+        return length + (0 if self.synchronous is None else self.synchronous.line.length)
 
     def _note(self, event: Event, source: Address, now: Time) -> None:
         if self.observer is not None:
@@ -425,6 +446,8 @@ class GlobalMaster(Component):
         """Check that no task is left, and nothing is taken in the view."""
         left = len(self.placed) + self._queued_count() + len(self.jobs)
         assert not left, "tasks are left"
+        if self.gangs is not None:
+            self.gangs.check_rest()
         self.view.check_rest()
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it

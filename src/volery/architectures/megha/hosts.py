@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from volery.architectures.megha.allocations import ClusterState, GmSyncState
 from volery.architectures.megha.messages import StateUpdate
-from volery.architectures.megha.shares.messages import Preempt
 from volery.architectures.megha.view import ClusterView, Freed, Place
 from volery.core.events import Fact, Reassignment
 from volery.core.model import Address, Key, Message, Task, TaskId, Time
 from volery.roles.recovery.leases import RunningAttempt
 from volery.roles.submission import JobLedger
+
+if TYPE_CHECKING:
+    from volery.architectures.megha.shares.messages import Preempt
 
 
 class MasterHost(Protocol):
@@ -147,6 +149,9 @@ class PairHost(ClusterHost, Protocol):
 
     def forget_update_request(self, gm: Address) -> None:
         """Drop the question of a GM that has asked for news of room."""
+
+    def forget_reservations(self, gm: Address) -> None:
+        """Give up what is reserved for gangs of a GM that has begun anew, or whose jobs have moved."""
 
     def forget_all(self) -> None:
         """Forget all attempts, all that is free and all that GMs have been sent."""

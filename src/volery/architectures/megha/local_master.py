@@ -1,7 +1,8 @@
 """Megha's Local Master: the truth about one cluster, validation, launches and updates.
 
 What is free, units or amounts, is the business of its `Allocations`. Attached where they are asked for, and else None:
-preemptions, where users have shares, and the control of its nodes by one of a pair of masters, where any may crash.
+preemptions, where users have shares, reservations for gangs, and the control of its nodes by one of a pair of masters,
+where any may crash.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from volery.architectures.megha.messages import Refusal, Request, StateUpdate, T
 from volery.architectures.megha.partitions import Layout
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Drain, Fact, TimerFired
-from volery.core.model import SECOND, Address, Message, Task, TaskId, Time
+from volery.core.model import SECOND, Address, Key, Message, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.node import Completed, Kill, Launch
 from volery.roles.recovery.leases import RunningAttempt
 
 if TYPE_CHECKING:
+    from volery.architectures.megha.gangs.reservations import GangReservations
     from volery.architectures.megha.printed.answers import LaunchAnswers
     from volery.architectures.megha.recovery.pair import Paired
     from volery.architectures.megha.shares.messages import Preempt
@@ -38,12 +40,13 @@ class LocalMaster(Component):
 
     Args:
         partitions: Partitions that it is in charge of.
-        allocations, preemptions, pair, answers: Makers of its parts; all but the allocations may be None.
+        allocations, preemptions, pair, answers, gangs: Makers of its parts; all but the allocations may be None.
 
     Attributes:
         gms: Synchronisation states of the Global Masters.
         attempts: Attempts that run in the cluster.
         drained: Nodes on which nothing is placed by order.
+        closed: Nodes on which nothing is placed, since they are kept for a gang.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class LocalMaster(Component):
         preemptions: Callable[..., WeightedShares] | None = None,
         pair: Callable[[LocalMaster, Allocations, WeightedShares | None], Paired] | None = None,
         answers: Callable[[LocalMaster, Allocations], LaunchAnswers] | None = None,
+        gangs: Callable[[LocalMaster, Allocations], GangReservations] | None = None,
     ) -> None:
         self.layout = layout
         self.partitions = partitions
@@ -67,12 +71,14 @@ class LocalMaster(Component):
         self._gms_to_notify: list[GmSyncState] = []
         self._is_news_scheduled = False
         self._is_heartbeat_set = False
+        self.closed: dict[Address, None] = {}
         self.allocations = allocations(self)
+        self.gangs = None if gangs is None else gangs(self, self.allocations)
         self.preemptions = None if preemptions is None else preemptions(self, self.allocations)
         self.pair = None if pair is None else pair(self, self.allocations, self.preemptions)
         self.answers = None if answers is None else answers(self, self.allocations)
         self.drained: dict[Address, None] = {} if self.pair is None else self.pair.drained
-        self.attached = tuple([part for part in (self.pair, self.preemptions) if part is not None])
+        self.attached = tuple([part for part in (self.pair, self.preemptions, self.gangs) if part is not None])
         self._launches = 0
 
     def _new_gms(self) -> dict[Address, GmSyncState]:
@@ -108,8 +114,14 @@ class LocalMaster(Component):
         """Report a fact of a part."""
         self._port.observe(fact)
 
+    def set_timer(self, key: Key, at: Time) -> None:
+        """Set a timer of a part."""
+        self._port.set_timer(key, at)
+
     def is_usable(self, node: Address) -> bool:
         """Find out whether tasks may be placed on a node."""
+        if node in self.closed:
+            return False
         return node not in self.drained if self.pair is None else self.pair.is_usable(node)
 
     def is_reachable(self, node: Address) -> bool:
@@ -147,7 +159,7 @@ class LocalMaster(Component):
         if self.preemptions is not None:
             for _, attempt, _ in starts:
                 self.preemptions.started(attempt)
-        self._launch_all(starts)
+        self.launch_all(starts)
 
         if refused:
             self._port.send(gm.address, self.allocations.refusal(gm, tuple(refused)))
@@ -156,7 +168,8 @@ class LocalMaster(Component):
         if not self._is_heartbeat_set:
             self.set_heartbeat(now)
 
-    def _launch_all(self, starts: Sequence[Start]) -> None:
+    def launch_all(self, starts: Sequence[Start]) -> None:
+        """Launch attempts that have their units."""
         if self.pair is not None:
             self.pair.launch(starts)
             return
@@ -169,7 +182,7 @@ class LocalMaster(Component):
     def launch(self, task: Task, attempt: RunningAttempt, *, is_lent: bool) -> None:
         """Launch an attempt that fits; `is_lent` counts a logical node as a repartition."""
         self.adopt(attempt, is_lent=is_lent)
-        self._launch_all(((task, attempt, self.attempts.node_of(attempt)),))
+        self.launch_all(((task, attempt, self.attempts.node_of(attempt)),))
 
     def evict(self, node: Address, attempt: RunningAttempt) -> None:
         """Have a node end an attempt for another task's sake."""
@@ -177,6 +190,11 @@ class LocalMaster(Component):
             self.pair.evict(node, attempt)
         else:
             self._port.send(node, Kill(attempt.task, attempt.attempt))
+
+    def recall(self, attempt: RunningAttempt) -> None:
+        """End an attempt without a result, where its owner can place the task again."""
+        if self.pair is not None and self.pair.opened:
+            self.pair.evict(self.attempts.node_of(attempt), attempt)
 
     def adopt(self, attempt: RunningAttempt, *, is_lent: bool = True) -> None:
         """Take account of an attempt that runs."""
@@ -201,6 +219,9 @@ class LocalMaster(Component):
         if self.preemptions is not None:
             # A task that still waits for its victims runs nowhere: no node can report its end.
             self.preemptions.withdraw(message.tasks, now)
+        if self.gangs is not None:
+            for task in message.tasks:
+                self.gangs.withdraw(source, task)
         if self.pair is not None:
             self.pair.withdraw(message.tasks, source, now)
             return
@@ -329,10 +350,12 @@ class LocalMaster(Component):
             self._is_news_scheduled = False
             if is_open:
                 self._send_news()
-        else:
+        elif event.key == HEARTBEAT or self.gangs is None:
             self._is_heartbeat_set = False
             if is_open:
                 self._send_updates()
+        else:
+            self.gangs.look_after(now)
 
     def _send_updates(self) -> None:
         if self.pair is not None:
@@ -367,6 +390,13 @@ class LocalMaster(Component):
         self.allocations.clear()
         if self.preemptions is not None:
             self.preemptions.clear()
+        if self.gangs is not None:
+            self.gangs.clear()
+
+    def forget_reservations(self, gm: Address) -> None:
+        """Give up what is reserved for gangs of a GM that has begun anew, or whose jobs have moved."""
+        if self.gangs is not None:
+            self.gangs.forget_gm(gm)
 
     def check(self) -> None:
         if self.pair is None or self.pair.opened:
@@ -375,6 +405,8 @@ class LocalMaster(Component):
                 self.preemptions.check()
 
     def check_rest(self) -> None:
+        if self.gangs is not None:
+            self.gangs.check_rest()
         if self.pair is not None:
             self.pair.check_rest()
 

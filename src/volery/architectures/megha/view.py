@@ -86,6 +86,9 @@ class ClusterView(Protocol):
     def place(self, tasks: Iterable[Task]) -> list[Task]:
         """Match and request tasks; return those that fit nowhere in the view."""
 
+    def take(self, task: Task, partition: int, position: int) -> Task:
+        """Take a unit for a task, which is placed there; return the task with the devices that it takes."""
+
     def satisfiable(self, task: Task) -> bool:
         """Find out whether some unit, when free, could run the task."""
 
@@ -232,6 +235,11 @@ class SlotView:
                         return partition, (candidates & -candidates).bit_length() - 1
                     return partition, matches[partition].pick(mask, candidates, self._stream.random)
         return -1, -1
+
+    def take(self, task: Task, partition: int, position: int) -> Task:
+        self._free[partition] &= ~self._layout.bits[position]
+        self.placed[task.id] = (task, partition, position)
+        return task
 
     def satisfiable(self, task: Task) -> bool:
         return any(matches[task.constraints] for matches in self._layout.matches)

@@ -198,6 +198,7 @@ class GuardedNode(Component):
     """
 
     __slots__ = (
+        "_cancelled_tasks",
         "_epoch",
         "_evicted_tasks",
         "_finished",
@@ -234,6 +235,7 @@ class GuardedNode(Component):
         self._moves: tuple[Reassignment, ...] = ()
         self._unseated_tasks: set[TaskId] = set()
         self._evicted_tasks: set[TaskId] = set()
+        self._cancelled_tasks: set[TaskId] = set()
 
     def start(self, now: Time) -> None:
         """After a restart: nothing runs here but what was adopted."""
@@ -286,6 +288,8 @@ class GuardedNode(Component):
             if not self.obeys(message.epoch) or active.attempt != message.attempt:
                 return
             self._evicted_tasks.add(message.task)
+        else:
+            self._cancelled_tasks.add(message.task)
         self._port.kill(message.task, active.attempt)
 
     def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
@@ -295,10 +299,15 @@ class GuardedNode(Component):
             self._evicted_tasks.discard(event.task.id)
             return
         del self._running[active.task]
+        is_cancelled = active.task in self._cancelled_tasks
+        self._cancelled_tasks.discard(active.task)
         if self._evicted_tasks and self._was_evicted(active.task, event.outcome):
             self._port.send(self._master, Result(active, is_evicted=True))
             return
-        if event.outcome == "unstarted" and active.task not in self._unseated_tasks:
+
+        # What nobody has ordered to end is to be placed again: a member of a gang of which another one has ended.
+        is_unordered = event.outcome == "unstarted" or (event.outcome == "killed" and not is_cancelled)
+        if is_unordered and active.task not in self._unseated_tasks:
             self._port.send(self._master, Result(active, is_evicted=True))
             return
         if active.task not in self._unseated_tasks or event.outcome not in ("killed", "unstarted"):
@@ -408,6 +417,7 @@ class GuardedNode(Component):
         self._running.clear()
         self._unseated_tasks.clear()
         self._evicted_tasks.clear()
+        self._cancelled_tasks.clear()
 
         # In a new session whatever a master has sent so far is refused: it may give these tasks to others now.
         for master in self._pair:

@@ -14,7 +14,7 @@ from volery.core.streams import Streams
 from volery.sim import Options, simulate
 
 PACKAGE = "volery.architectures.megha"
-ATTACHED = ("amounts", "shares", "recovery", "printed", "hosts", "reasons", "designs", "near", "priorities")
+ATTACHED = ("amounts", "shares", "gangs", "recovery", "printed", "hosts", "reasons", "designs", "near", "priorities")
 
 
 def test_a_run_on_slots_needs_nothing_that_can_be_attached(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from volery.architectures.megha.messages import (
     place_of,
 )
 from volery.core.events import Counted
-from volery.core.model import Address, Message, TaskId
+from volery.core.model import Address, TaskId
 from volery.policies.match import positions, vector_bytes
 from volery.roles.recovery.leases import RunningAttempt
 
@@ -144,6 +144,11 @@ class AmountAllocations:
         self.free(attempt)
         return self._cluster.gms[attempt.owner]
 
+    def give_back(self, attempt: RunningAttempt) -> None:
+        self.free(attempt)
+        partition, position = place_of(attempt.unit)
+        self._cluster.gms[attempt.owner].lacks[partition - self._first] |= 1 << position
+
     def _note_changes(self, row: int, machines: int, cause: GmSyncState) -> None:
         """Note machines with a change that all GMs lack but the one that has caused it."""
         self._states.pop(row, None)
@@ -236,7 +241,7 @@ class AmountAllocations:
             for position in positions(lacks)
         )
 
-    def refusal(self, gm: GmSyncState, tasks: tuple[TaskId, ...]) -> Message:
+    def refusal(self, gm: GmSyncState, tasks: tuple[TaskId, ...]) -> Refusal:
         if not self._can_crash:
             self.consider()
         return Refusal(tasks, self.delta(gm))

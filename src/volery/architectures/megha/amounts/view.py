@@ -162,7 +162,7 @@ class CapacityView:
                 nowhere.add(kind)
                 unplaced.append(task)
                 continue
-            placed_task = self._take(task, target, position)
+            placed_task = self.take(task, target, position)
             partition = next_partition[target]
             batch = batches.get(target)
             if batch is None:
@@ -188,7 +188,7 @@ class CapacityView:
                     return partition, position
         return -1, -1
 
-    def _take(self, task: Task, partition: int, position: int) -> Task:
+    def take(self, task: Task, partition: int, position: int) -> Task:
         """Take what a task asks for; returns the task with the devices that it takes."""
         index, packing = self.index[partition], self.packing
         free = index.free[position]
@@ -282,7 +282,7 @@ class CapacityView:
                 if task is None:
                     break
                 self._host.dequeued(task, partition, offered, free)
-                tasks.append(self._take(task, partition, position))
+                tasks.append(self.take(task, partition, position))
                 places_taken.append(position)
         if tasks:
             self._host.request(partition, tasks, places_taken)
@@ -294,7 +294,7 @@ class CapacityView:
         if task is None:
             return False
         self._host.dequeued(task, partition, offered, free)
-        self._host.request(partition, [self._take(task, partition, position)], [position])
+        self._host.request(partition, [self.take(task, partition, position)], [position])
         return True
 
     def learn(self, update: StateUpdate, lm: int) -> Freed:

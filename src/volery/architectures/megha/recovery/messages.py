@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from volery.architectures.megha.gangs.messages import GANG_MESSAGES
 from volery.architectures.megha.messages import BASE_MESSAGES, StateUpdate
 from volery.architectures.megha.shares.messages import SHARE_MESSAGES
 from volery.core.events import Moved
@@ -41,7 +42,9 @@ class ResyncReply(Message, frozen=True):
     fenced_epoch: int = 0
 
 
-OWN_MESSAGES: Final[frozenset[type[Message]]] = BASE_MESSAGES | SHARE_MESSAGES | {ResyncRequest, ResyncReply}
+OWN_MESSAGES: Final[frozenset[type[Message]]] = (
+    BASE_MESSAGES | SHARE_MESSAGES | GANG_MESSAGES | {ResyncRequest, ResyncReply}
+)
 MESSAGES: Final[frozenset[type[Message]]] = (
     OWN_MESSAGES | {Moved} | node.NODE_MESSAGES | leases.NODE_MESSAGES | LINK_MESSAGES
 )

@@ -398,6 +398,7 @@ class Paired(Attached):
                 self._report_whole(gm)
 
     def _note_restart(self, gm: GmSyncState) -> None:
+        self._host.forget_reservations(gm.address)
         gm.request = 0
         gm.ended = []
         if self._preemptions is not None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from volery.architectures.megha.config import MeghaConfig
+from volery.architectures.megha.gangs.messages import MembersReleased, PrepareVote
 from volery.architectures.megha.hosts import RecoveryHost
 from volery.architectures.megha.messages import Refusal, StateUpdate, TasksEnded, place_of
 from volery.architectures.megha.partitions import Layout
@@ -35,7 +36,17 @@ if TYPE_CHECKING:
     from volery.architectures.megha.shares.fairness import WeightedFairness
 
 FROM_LEADERS: Final = frozenset(
-    {TasksEnded, StateUpdate, Refusal, AttemptsLost, Holdings, PreemptionDone, PreemptionRequest}
+    {
+        TasksEnded,
+        StateUpdate,
+        Refusal,
+        AttemptsLost,
+        Holdings,
+        PreemptionDone,
+        PreemptionRequest,
+        PrepareVote,
+        MembersReleased,
+    }
 )
 """The messages of a Local Master that are void unless it leads. A report names its epoch itself, and whole holdings go
 before one."""
