@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -12,8 +12,8 @@ from volery.cli.options import argument
 from volery.cli.output import print_json, print_omissions, print_table
 from volery.lab.progress import LiveProgress
 
-if TYPE_CHECKING:
-    from volery.study.fidelity import Fidelity
+HEADS: Final = ("record", "model", "plain FIFO")
+WORTH_MAKING: Final = "worth making: a comparison of this model with other schedulers, on this log and these machines"
 
 
 def fidelity(
@@ -31,31 +31,23 @@ def fidelity(
 
     with LiveProgress(silent=as_json) as watcher:
         fidelity = fidelity_of(architecture, given_setting(setting, cost_file), seed, place_of, watcher)
+    model, plain_fifo, waits = fidelity.model, fidelity.plain_fifo, f"{fidelity.mean_wait_s:,.1f}"
 
     if as_json:
         print_json(fidelity)
     else:
-        _print_fidelity(fidelity)
+        print_omissions(fidelity.left_out)
+        title = f"Starts of the {fidelity.waited:,} jobs of {fidelity.jobs:,} that waited; mean wait of all"
+        rows = [
+            ("tau of the order of starts", "", f"{model.tau:.2f}", f"{plain_fifo.tau:.2f}"),
+            ("error of a start, median (s)", "", f"{model.median_s:,.1f}", f"{plain_fifo.median_s:,.1f}"),
+            ("error of a start, p95 (s)", "", f"{model.p95_s:,.1f}", f"{plain_fifo.p95_s:,.1f}"),
+            ("mean wait (s)", waits, f"{model.mean_wait_s:,.1f}", f"{plain_fifo.mean_wait_s:,.1f}"),
+        ]
+        print_table(("", *HEADS), rows, title=title, right=HEADS)
+        typer.echo(f"model: {model.design}; plain FIFO: {plain_fifo.design}")
+        for line in [f"not worth making: {shortfall}" for shortfall in fidelity.shortfalls] or [WORTH_MAKING]:
+            typer.echo(line)
+
     if fidelity.shortfalls:
         raise typer.Exit(1)
-
-
-def _print_fidelity(fidelity: Fidelity) -> None:
-    print_omissions(fidelity.left_out)
-    designs = (fidelity.model, fidelity.plain_fifo)
-    heads = ("record", "model", "plain FIFO")
-    mean_waits_s = (fidelity.mean_wait_s, *(design.mean_wait_s for design in designs))
-    rows = [
-        ("tau of the order of starts", "", *(f"{design.tau:.2f}" for design in designs)),
-        ("error of a start, median (s)", "", *(f"{design.median_s:,.1f}" for design in designs)),
-        ("error of a start, p95 (s)", "", *(f"{design.p95_s:,.1f}" for design in designs)),
-        ("mean wait (s)", *(f"{mean_s:,.1f}" for mean_s in mean_waits_s)),
-    ]
-    title = f"Starts of the {fidelity.waited:,} jobs of {fidelity.jobs:,} that waited; mean wait of all"
-    print_table(("", *heads), rows, title=title, right=heads)
-    typer.echo(f"model: {fidelity.model.design}; plain FIFO: {fidelity.plain_fifo.design}")
-
-    if not fidelity.shortfalls:
-        typer.echo("worth making: a comparison of this model with other schedulers, on this log and these machines")
-    for shortfall in fidelity.shortfalls:
-        typer.echo(f"not worth making: {shortfall}")

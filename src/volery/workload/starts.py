@@ -15,19 +15,15 @@ from volery.workload.formats.source import Noticed
 from volery.workload.omissions import Only
 from volery.workload.replay import read_tasks
 
+Names = tuple[str, ...]
+
 
 def recorded_starts(
-    source: str,
-    columns: str | None = None,
-    job_count: int | None = None,
-    only: Only = "ran",
-    resources: tuple[str, ...] | None = None,
-    *,
-    has_gangs: bool = True,
+    source: str, columns: str | None, job_count: int | None, only: Only, resources: Names | None, *, has_gangs: bool
 ) -> Trace:
     """Read a log so that the deadline of each job is its recorded start.
 
-    A start is that of the last task or attempt of its job, on the clock of the arrivals; NEVER: it is unknown.
+    A start is that of the last task of its job, on the clock of the arrivals; NEVER: it is unknown.
 
     Args:
         source: trace file.
