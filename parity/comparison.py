@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ import msgspec
 from parity.records import RanJob, Record
 from parity.replay import LabStart, overheads_ms
 from parity.scenarios import CPUS, INTERVAL_S, NODES
+from volery.statistics import kendall_tau
 
 TAU_LEAST = 0.95
 FIFO_TAU_MOST = 0.8
@@ -95,13 +95,3 @@ def conditions(record: Record) -> Conditions:
         max(record.loops.get("main max cycle", 0), record.loops.get("backfill max cycle", 0)) / 1000,
         record.has_answers,
     )
-
-
-def kendall_tau(first: Sequence[int], second: Sequence[int]) -> float:
-    """Kendall's tau-b (Biometrika 33(3), 1945): agreement of two orders, with ties in either."""
-    concordant = first_untied = second_untied = 0
-    for (a, b), (c, d) in itertools.combinations(zip(first, second, strict=True), 2):
-        concordant += ((a > c) - (a < c)) * ((b > d) - (b < d))
-        first_untied += a != c
-        second_untied += b != d
-    return concordant / math.sqrt(first_untied * second_untied) if first_untied and second_untied else 0.0

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from scipy import stats
 
-from parity.comparison import agreement, kendall_tau
+from parity.comparison import agreement
 from parity.records import Attempt, RanJob, Record
 from parity.replay import PLAIN_FIFO, LabStart, lab_design, replay
 from parity.scenarios import Submission
@@ -98,8 +97,3 @@ def test_agreement_counts_only_jobs_that_waited() -> None:
     assert found.tau == pytest.approx(1 / 3)
     assert (found.median_s, found.p95_s) == (1.5, 3.0)
     assert found.same_nodes == pytest.approx(2 / 3)
-
-
-def test_tau_is_that_of_scipy_with_ties() -> None:
-    first, second = [1, 2, 2, 3, 5, 4, 7, 7], [2, 1, 2, 3, 3, 6, 5, 9]
-    assert kendall_tau(first, second) == pytest.approx(stats.kendalltau(first, second).statistic)
