@@ -142,7 +142,7 @@ def test_a_gang_of_a_table_requires_one_rack(command: Command, tmp_path: Path) -
         (
             "pipeline",
             "4",
-            "job 0 (from 0, by time of submission) is a gang of 2 tasks in one rack, and no empty rack holds more than 1 of them at once",
+            "is a gang of 2 tasks in one rack, and no empty rack holds more than 1 of them at once",
         ),
         ("mesos", "2", "job 0 is a gang that requires one rack, which this design does not heed; take pipeline"),
         ("oracle --gangs hold", "2", "job 0 is a gang that requires one rack, which this design does not heed"),
