@@ -113,25 +113,9 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submit a command, a script, or a job from a file."""
-    stated = {
-        "name": name,
-        "array": array,
-        "cpus": cpus,
-        "memory": memory,
-        "gpus": gpus,
-        "request": request,
-        "constraint": constraint,
-        "env": env,
-        "cwd": cwd,
-        "timeout": timeout,
-        "grace": grace,
-        "estimate": estimate,
-        "outputs": outputs,
-        "key": key,
-        "user": user,
-    }
+    options = locals()  # by their names, as the lines of a script state them, too
     with connected(api, as_json) as client:
-        job = _Submission(words or [], _keys(stated))
+        job = _Submission(words or [], _keys(options))
         with job.named_by_origin():
             receipt = client.send(job.description(client))
         for warning in (*job.notes, *receipt.warnings):
