@@ -240,7 +240,7 @@ def test_a_plan_says_what_a_job_would_meet_and_submits_nothing(
 def test_records_are_exported_whole_or_not_at_all(
     client: Client, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("volery.cli.jobs.PAGE", 2)
+    monkeypatch.setattr("volery.cli.selection.PAGE", 2)
     for _ in range(5):
         client.send({"command": "true", "tasks": 3})
 

@@ -105,7 +105,8 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Answer]:
 def test_jobs_are_listed_as_they_are(command: Command, answers: dict[str, Answer]) -> None:
     asked: list[tuple[object, ...]] = []
 
-    def jobs(*given: object) -> list[JobStatus]:
+    def jobs(*given: object, mine: bool) -> list[JobStatus]:
+        assert not mine
         asked.append(given)
         return [RUNNING, DONE]
 
@@ -129,7 +130,7 @@ def test_a_state_that_no_job_is_in_is_refused_before_anything_is_asked(
 
 
 def test_a_job_is_shown_with_its_tasks_and_what_they_used(command: Command, answers: dict[str, Answer]) -> None:
-    answers |= {"job": lambda _: DONE, "tasks": lambda _: iter(TASKS)}
+    answers |= {"job": lambda _: DONE, "tasks": lambda *_: iter(TASKS)}
     shown = command("job", 7).out
     assert "job 7 (sort[red]): done: 2 finished of 2" in shown
     assert "1.50 s" in shown
@@ -175,9 +176,9 @@ def test_what_is_wrong_with_a_job_is_named_by_its_file(
 def test_records_are_exported_page_by_page(
     command: Command, answers: dict[str, Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("volery.cli.jobs.PAGE", 1)
+    monkeypatch.setattr("volery.cli.selection.PAGE", 1)
 
-    def page(state: object, user: object, before: int | None, count: int, **_: object) -> list[JobStatus]:
+    def page(state: object, user: object, before: int | None, *_: object, **__: object) -> list[JobStatus]:
         return {None: [RUNNING], 8: [DONE], 7: []}[before]
 
     answers |= {"jobs": page, "tasks": lambda number: iter(TASKS if number == 7 else [])}
