@@ -46,6 +46,7 @@ def described() -> Sequence[tuple[str, str, type[msgspec.Struct]]]:
     """Files beside a study's: name, what for, and what they are read into."""
     from volery.core.costs import CostModel
     from volery.faults import Schedule
+    from volery.live.config.client_file import ClientFile
     from volery.live.config.federation import FederationFile
     from volery.live.jobs import JobDescription
     from volery.sim.faults import FaultPlan
@@ -54,6 +55,11 @@ def described() -> Sequence[tuple[str, str, type[msgspec.Struct]]]:
     return (
         ("federation.toml", "For `volery up` and `volery serve`.", FederationFile),
         ("job.toml", "For `volery submit`, `volery plan`, the API and the Python clients.", JobDescription),
+        (
+            "client.toml",
+            "In `$XDG_CONFIG_HOME/volery` or `~/.config/volery`, for commands and clients of a federation.",
+            ClientFile,
+        ),
         ("costs.toml", "What work costs: `volery calibrate` writes it, `--costs` and `[network]` read it.", CostModel),
         ("requests.toml", "What tasks ask for, for `--requests`.", RequestModel),
         (

@@ -1,4 +1,4 @@
-"""`volery submit`, `jobs`, `job` and `record`: the jobs of a federation, by its API."""
+"""`volery jobs`, `job` and `record`: the jobs of a federation, by its API."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import typer
 
-from volery.cli.options import AsJson, Replace, argument, option
+from volery.cli.options import AsJson, Replace, option
 from volery.cli.output import (
-    INTERRUPTED,
     live_extra,
     moment,
     print_answer,
@@ -39,7 +38,6 @@ from volery.cli.selection import (
 )
 from volery.core.errors import InputError
 from volery.core.model import SECOND
-from volery.lab.progress import OneLine
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -54,7 +52,7 @@ LINE_SHOWN: Final = 500
 USED: Final = ("cpu", "memory")
 
 Api = Annotated[
-    str | None, option("The federation's API; by default on this machine.", "--api", form="URL", envvar="VOLERY_API")
+    str | None, option("The federation's API; else client.toml's, or here.", "--api", form="URL", envvar="VOLERY_API")
 ]
 NUMBER_MAX: Final = 10**18 - 1
 """The largest number of a job that the API knows."""
@@ -89,55 +87,6 @@ def named_by_file(job: Path) -> Iterator[None]:
     except InputError as error:
         place = error.place.removeprefix("job")
         raise (error if place == error.place else InputError(job.name + place, error.problem)) from None
-
-
-def submit(
-    job: Annotated[Path, argument("The job.", "JOB.toml")],
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Stay until it has ended; status 1 if not well.")
-    ] = False,
-    api: Api = None,
-    as_json: AsJson = False,
-) -> None:
-    """Submit a job from a file."""
-    with connected(api, as_json) as client:
-        from volery.live.jobs import read_job
-
-        description = read_job(job)
-        with named_by_file(job):
-            receipt = client.send(description)
-        for warning in receipt.warnings:
-            typer.echo(f"warning: {warning}", err=True)
-
-        if watch:
-            try:
-                final_status = _watch(client, receipt.id, silent=as_json)
-            except KeyboardInterrupt:
-                typer.echo(f"job {receipt.id} goes on; volery cancel {receipt.id} ends it", err=True)
-                raise typer.Exit(INTERRUPTED) from None
-            _print_job(client, final_status, as_json, task_limit=0)
-            raise typer.Exit(0 if final_status.state == "done" else 1)
-
-    summary = f"job {receipt.id}: {receipt.tasks} task{'s' * (receipt.tasks != 1)}; volery job {receipt.id} shows it"
-    if receipt.known:
-        summary = f"job {receipt.id} was submitted before with the same key"
-
-    print_answer(receipt, as_json, summary)
-
-
-def _watch(client: Client, number: int, silent: bool) -> JobStatus:
-    from volery.live.status import JobStatus
-
-    status = client.job(number)
-
-    with OneLine(silent) as line:
-        for change in itertools.chain((status,), client.events(number)):
-            if isinstance(change, JobStatus):
-                status = change
-                ended_tasks = status.finished + status.failed + status.killed + status.unsatisfiable
-                state = f"{ended_tasks}/{status.tasks} tasks, {_words(status)}"
-                line.moved(f"job {number}", ended_tasks, max(status.tasks, 1), state)
-    return status if status.ended else client.job(number)
 
 
 def _words(status: JobStatus) -> str:

@@ -13,7 +13,7 @@ from volery.cli.calibrate import calibrate
 from volery.cli.compare import compare, demo, run
 from volery.cli.designs import flow, policy_app, show_architectures, show_stages
 from volery.cli.federation import discover, replay, serve_app, up
-from volery.cli.jobs import job, jobs, record_app, submit
+from volery.cli.jobs import job, jobs, record_app
 from volery.cli.load import load
 from volery.cli.logs import logs
 from volery.cli.operations import drain, hosts, nodes, token_app, undrain, users_app
@@ -23,6 +23,7 @@ from volery.cli.plan import plan
 from volery.cli.results import browse, check, export, report, show, timeline, verify
 from volery.cli.storm import storm
 from volery.cli.strl import strl
+from volery.cli.submit import SubmitCommand, submit
 from volery.cli.theory import show_theory
 from volery.cli.trace import trace_app
 from volery.cli.watch import watch
@@ -59,7 +60,7 @@ app.command("strl", rich_help_panel=DESIGNS)(strl)
 app.command("up", rich_help_panel=FEDERATION)(up)
 app.add_typer(serve_app, name="serve", rich_help_panel=FEDERATION)
 app.command("discover", rich_help_panel=FEDERATION)(discover)
-app.command("submit", rich_help_panel=FEDERATION)(submit)
+app.command("submit", cls=SubmitCommand, rich_help_panel=FEDERATION)(submit)
 app.command("plan", rich_help_panel=FEDERATION)(plan)
 app.command("jobs", rich_help_panel=FEDERATION)(jobs)
 app.command("job", rich_help_panel=FEDERATION)(job)

@@ -17,6 +17,7 @@ import msgspec
 
 from volery.core.errors import InputError
 from volery.live.command import API_VARIABLE, INDEX_VARIABLE, JOB_VARIABLE, TOKEN_VARIABLE
+from volery.live.config.client_file import client_file, client_path, stored_token
 from volery.live.config.tables import refuse_surrogates
 from volery.live.config.tls import trusting
 from volery.live.jobs import JobDescription, TaskDescription, job_from_table, read_job
@@ -506,12 +507,14 @@ class EventReader:
 
 
 def api_address(api: str | None) -> str:
-    """The API's address: the given one, else VOLERY_API, else this machine's default port.
+    """The API's address: the given one, else VOLERY_API, else of the user's `ClientFile`, else this machine's port.
 
     Raises:
-        InputError: it is no address.
+        InputError: it is no address, or the file is wrong.
     """
-    address = (api or os.environ.get(API_VARIABLE) or DEFAULT_API).strip().rstrip("/")
+    stated = api or os.environ.get(API_VARIABLE)
+    stored = "" if stated else client_file().api
+    address = (stated or stored or DEFAULT_API).strip().rstrip("/")
     if _HOST_AND_PORT.fullmatch(address):  # as `volery up --api` takes it
         address = f"http://{address}"
 
@@ -521,7 +524,10 @@ def api_address(api: str | None) -> str:
         url = httpx2.URL()
 
     if url.scheme not in ("http", "https") or not url.host:
-        raise InputError(address, f"is no address of an API; write it as {DEFAULT_API}, or HOST:PORT")
+        raise InputError(
+            f"{client_path()}.api" if stored else address,
+            f"is no address of an API; write it as {DEFAULT_API}, or HOST:PORT",
+        )
 
     return address
 
@@ -530,16 +536,27 @@ class Credentials:
     """Connection settings of a client: address, token and certificate authority.
 
     Args:
-        api: address of the API; by default VOLERY_API, or this machine's default port.
-        token: token of the user; by default VOLERY_TOKEN; empty: none.
+        api: address of the API; see `api_address`.
+        token: token of the user; by default VOLERY_TOKEN, or for the address in the user's `ClientFile` the token of
+            that; empty: none.
 
     Raises:
-        InputError: the address is none; the token would travel readable over a network; VOLERY_CA cannot be used.
+        InputError: the address is none; the token would travel readable over a network; VOLERY_CA or the file of the
+            user cannot be used.
     """
 
     def __init__(self, api: str | None, token: str | None) -> None:
         self.api = api_address(api)
-        token = os.environ.get(TOKEN_VARIABLE, "") if token is None else token
+        token = os.environ.get(TOKEN_VARIABLE) if token is None else token
+        source = TOKEN_VARIABLE
+        # The token of one federation is nothing for another: it goes to the address that it stands beside.
+        if (
+            token is None
+            and (stored := client_file()).token_file
+            and self.api == api_address(stored.api or DEFAULT_API)
+        ):
+            token, source = stored_token(stored), stored.token_file
+        token = token or ""
         self.named = bool(token)
 
         url = httpx2.URL(self.api)
@@ -548,13 +565,13 @@ class Credentials:
         if token and url.scheme != "https" and url.host not in ("127.0.0.1", "localhost", "::1"):
             raise InputError(self.api, "a token would travel readable; use https")
         if not token.isascii() or not (token + "x").isprintable():
-            raise InputError(TOKEN_VARIABLE, "is no token; `volery token add` gives one")
+            raise InputError(source, "is no token; `volery token add` gives one")
 
-        ca = os.environ.get(CA_VARIABLE)
+        ca = url.scheme == "https" and (os.environ.get(CA_VARIABLE) or client_file().ca)
         self.options: dict[str, Any] = {
             "base_url": self.api,
             "headers": {"authorization": f"Bearer {token}"} if token else {},
-            "verify": trusting(Path(ca)) if ca and url.scheme == "https" else True,
+            "verify": trusting(Path(ca)) if ca else True,
             "trust_env": False,
         }
 

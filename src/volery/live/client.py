@@ -92,8 +92,7 @@ class Client(ApiMethods):
     """A client of the API of a federation; a thread that follows its events resolves futures.
 
     Args:
-        api: address of the API; by default VOLERY_API, or this machine.
-        token: token of the user; by default VOLERY_TOKEN.
+        api, token: see `volery.live.api_calls.Credentials`.
     """
 
     def __init__(self, api: str | None = None, token: str | None = None) -> None:
@@ -303,8 +302,7 @@ class AsyncClient(ApiMethods):
     """A client of the API of a federation, for programs that await.
 
     Args:
-        api: address of the API; by default VOLERY_API, or this machine.
-        token: token of the user; by default VOLERY_TOKEN.
+        api, token: see `volery.live.api_calls.Credentials`.
     """
 
     def __init__(self, api: str | None = None, token: str | None = None) -> None:

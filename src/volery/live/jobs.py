@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -134,17 +135,34 @@ class PlannedTask(NamedTuple):
     obstacle: str
 
 
-def read_job(path: Path) -> JobDescription:
+def read_job(path: Path, changes: Mapping[str, Any] = MappingProxyType({})) -> JobDescription:
     """The job that a TOML file describes; a relative `cwd` in it is relative to the file's folder.
+
+    Args:
+        changes: see `with_keys`.
 
     Raises:
         InputError: naming file and line, or file and key, and what to write instead.
     """
-    job = job_from_table(read_table(path), path.name)
+    table = read_table(path)
+    if "tasks" in changes and not isinstance(table.get("tasks", 1), int):
+        raise InputError(f"{path.name}.tasks", "the file lists tasks; leave the list or the array out")
+    job = job_from_table(with_keys(table, changes), path.name)
     if isinstance(job.tasks, int):
         return _beside(job, path)
     tasks = tuple(_beside(task, path) for task in job.tasks)
     return msgspec.structs.replace(_beside(job, path), tasks=tasks)
+
+
+def with_keys(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of a job with further keys: variables, amounts and conditions are added, others are replaced."""
+    merged_keys = {**table, **changes}
+    for key in table.keys() & changes.keys():
+        if isinstance(first := table[key], dict):
+            merged_keys[key] = first | changes[key]
+        elif isinstance(first, list) and key == "constraints":
+            merged_keys[key] = first + changes[key]
+    return merged_keys
 
 
 def _beside(work: WorkT, path: Path) -> WorkT:

@@ -28,7 +28,7 @@ def test_one_command_runs_a_federation_and_its_journal_replays(design: str, open
         url = federation.ready()["api"]
         job = json.loads(volery("submit", open_folder / "job.toml", "--watch", "--api", url, "--json"))
         assert (job["job"]["state"] if "job" in job else job["state"]) == "done"
-        assert "hello 3" in volery("logs", "0", "3", "--api", url)
+        assert "hello 3" in volery("logs", "0/3", "--api", url)
         status, errors = federation.stop(signal.SIGINT)
         assert status == 0, errors
     assert "All 1 journals replay" in volery("replay", folder)
@@ -47,7 +47,7 @@ def test_one_process_per_host_over_the_broker(broker: str, open_folder: Path) ->
         url = [one.ready() for one in started][-1]["api"]
         job = json.loads(volery("submit", open_folder / "job.toml", "--watch", "--api", url, "--json"))
         assert (job["job"]["state"] if "job" in job else job["state"]) == "done"
-        assert "hello 3" in volery("logs", "0", "3", "--api", url)
+        assert "hello 3" in volery("logs", "0/3", "--api", url)
         for one in started:
             status, errors = one.stop()
             assert status == 0, errors

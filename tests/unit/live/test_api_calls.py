@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -36,7 +37,8 @@ Asked = list[tuple[str, str, bytes]]
 
 
 @pytest.fixture(autouse=True)
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # and no file of whoever runs the test
     for name in (API_VARIABLE, TOKEN_VARIABLE, api_calls.CA_VARIABLE):
         monkeypatch.delenv(name, raising=False)
 
