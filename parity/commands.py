@@ -60,6 +60,9 @@ def record(
     records: Records = FOLDER,
 ) -> None:
     """Run scenarios on a real Slurm, each for two to five minutes, and write their records."""
+    if jobs is not None and records == FOLDER:
+        problem = "a record of fewer jobs would take the place of a whole one; give --records, a folder of your own"
+        raise InputError("--jobs", problem)
     runs = [(name, seed) for seed in seeds or SEEDS for name in chosen_scenarios(names)]
     if len(runs) == 1:
         name, seed = runs[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ import msgspec
 from parity.records import RanJob, Record
 from parity.replay import LabStart, overheads_ms
 from parity.scenarios import CPUS, INTERVAL_S, NODES
+from volery.statistics import kendall_tau
 
 TAU_LEAST = 0.95
 FIFO_TAU_MOST = 0.8
@@ -47,6 +47,7 @@ class Conditions(msgspec.Struct, frozen=True):
         overhead_ms: Median of what a job took longer than it was told to sleep.
         overhead_most_ms: Largest of these times.
         loop_most_ms: Longest pass of the main and the backfill loop.
+        has_answers: True if it was recorded when nodes answered.
     """
 
     jobs: int
@@ -56,6 +57,7 @@ class Conditions(msgspec.Struct, frozen=True):
     overhead_ms: float
     overhead_most_ms: float
     loop_most_ms: float
+    has_answers: bool
 
 
 def has_waited(job: RanJob) -> bool:
@@ -69,7 +71,9 @@ def agreement(record: Record, starts: Sequence[LabStart]) -> Agreement:
     errors_s = sorted(abs(start.start_ms - job.start_ms) / 1000 for job, start in pairs)
     same_count = sum(job.attempts[-1].nodes == start.nodes for job, start in pairs)
     return Agreement(
-        kendall_tau([job.start_ms // 1000 for job, _ in pairs], [start.start_ms // 1000 for _, start in pairs]),
+        kendall_tau(
+            [int(job.start_ms // 1000) for job, _ in pairs], [int(start.start_ms // 1000) for _, start in pairs]
+        ),
         statistics.median(errors_s),
         errors_s[math.ceil(0.95 * len(errors_s)) - 1],
         same_count / len(pairs),
@@ -89,14 +93,5 @@ def conditions(record: Record) -> Conditions:
         statistics.median(overheads),
         max(overheads),
         max(record.loops.get("main max cycle", 0), record.loops.get("backfill max cycle", 0)) / 1000,
+        record.has_answers,
     )
-
-
-def kendall_tau(first: Sequence[int], second: Sequence[int]) -> float:
-    """Kendall's tau-b (Biometrika 33(3), 1945): agreement of two orders, with ties in either."""
-    concordant = first_untied = second_untied = 0
-    for (a, b), (c, d) in itertools.combinations(zip(first, second, strict=True), 2):
-        concordant += ((a > c) - (a < c)) * ((b > d) - (b < d))
-        first_untied += a != c
-        second_untied += b != d
-    return concordant / math.sqrt(first_untied * second_untied) if first_untied and second_untied else 0.0

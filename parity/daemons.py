@@ -40,6 +40,7 @@ KillWait=1
 MinJobAge=3600
 LogTimeFormat=iso8601_ms
 SlurmctldDebug=debug
+DebugFlags=Backfill,Priority,TraceJobs
 """
 """The part of slurm.conf that every scenario has and that concerns no scheduling but cores, and the wait of a requeued
 job (cred_expire)."""

@@ -13,7 +13,7 @@ from parity.scenarios import CPUS, INTERVAL_S, NODES, SCENARIOS
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "parity.md"
 TEXT = Path(__file__).parent / "page.md"
 HEADS = (
-    "scenario", "tau", "plain FIFO: tau", "median error, s", "95th percentile, s", "same nodes, %", "verdict",
+    "scenario", "seeds", "tau", "plain FIFO: tau", "median error, s", "95th percentile, s", "same nodes, %", "verdict",
 )  # fmt: skip
 FACT_HEADS = (
     "scenario", "jobs", "load", "waited, %", "attempts preempted", "overhead of a start, ms (most)", "longest pass, ms",
@@ -24,7 +24,7 @@ def page(rows: Sequence[Result]) -> str:
     """The page: page.md with its tables filled in."""
     text = TEXT.read_text(encoding="utf-8")
     words = {
-        "<!-- results -->": _table(HEADS, [_figures(name, of) for name, of in _by_scenario(rows)]),
+        "<!-- results -->": _table(HEADS, [_figures(name, of) for name, of in _by_answers(rows)]),
         "<!-- conditions -->": _table(FACT_HEADS, [_facts(name, of) for name, of in _by_scenario(rows)]),
         "NODES": str(NODES),
         "CPUS": str(CPUS),
@@ -41,6 +41,16 @@ def _by_scenario(rows: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     return [(name, of) for name in SCENARIOS if (of := [row for row in rows if row.scenario == name])]
 
 
+def _by_answers(rows: Sequence[Result]) -> list[tuple[str, list[Result]]]:
+    """The runs of each scenario, those apart of which the answers of nodes are assumed."""
+    return [
+        (name, part)
+        for name, of in _by_scenario(rows)
+        for has_answers in (True, False)
+        if (part := [row for row in of if row.conditions.has_answers is has_answers])
+    ]
+
+
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [heads, ["---", *["--:"] * (len(heads) - 1)], *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
@@ -49,10 +59,11 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _figures(name: str, of: Sequence[Result]) -> list[str]:
     """The mean over seeds, and the least and the largest of them."""
     return [
-        f"`{name}`: {SCENARIOS[name].title}",
+        f"`{name}`: {SCENARIOS[name].title}" + ("" if of[0].conditions.has_answers else " (answers assumed)"),
+        ", ".join(str(row.seed) for row in of),
         _spread(of, lambda row: row.lab.tau, 3),
         _spread(of, lambda row: row.fifo.tau, 2),
-        _spread(of, lambda row: row.lab.median_s, 1),
+        _spread(of, lambda row: row.lab.median_s, 2),
         _spread(of, lambda row: row.lab.p95_s, 1),
         _spread(of, lambda row: 100 * row.lab.same_nodes, 0),
         verdict(name, of),

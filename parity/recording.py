@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from parity import accounting
 from parity.daemons import CONF, Slurm, check_installed, free_ports
 from parity.records import Attempt, RanJob, Record
@@ -18,6 +20,7 @@ from volery.core.errors import InputError
 
 RUN_MAX_S = 900.0
 HOUR_MS = 3_600_000
+STEP_MS = 0.001
 SCRIPT = '#!/bin/sh\nshift "${SLURM_ARRAY_TASK_ID:-0}"\nexec sleep "$1"\n'
 LINE = re.compile(r"\[(?P<at>[-\dT:.]+)\] (?P<text>.*)")
 JOB = r"JobId=(?:\d+_\d+\()?(?P<job>\d+)"
@@ -28,8 +31,16 @@ STARTED = re.compile(
 ENDED = re.compile(rf"_job_complete: {JOB}\)? done")
 PREEMPTED = re.compile(rf"preempted {JOB}\)? has been ")
 BEGUN = re.compile(r"slurmctld version (?P<version>\S+) started")
+DECAY_BEGUN = "_read_last_decay_ran"
+"""From here on priorities are computed in each period."""
+ANSWERED = re.compile(rf"make_node_idle: enter {JOB}")
+"""A node is rid of a job (DebugFlags=TraceJobs)."""
 MAIN_BEGIN = "Running job scheduler for full queue"
+SHORT_BEGIN = "Running job scheduler for default depth"
 BACKFILL_BEGIN = "_attempt_backfill: beginning"
+COMPUTATION = "Fair Tree fairshare algorithm"
+BACKFILL_END = re.compile(r"completed testing \d+\((?P<count>\d+)\) jobs")
+QUEUE_END = "reached end of job queue"
 LOOPS = {"Main schedule statistics": "main", "Backfilling stats": "backfill"}
 LOOP_FIGURES = ("Total cycles", "Mean cycle", "Max cycle", "Total backfilled jobs (since last stats cycle start)")
 
@@ -132,6 +143,7 @@ def read_run(slurm: Slurm, scenario: str, seed: int, conf: tuple[str, ...], work
     numbers = list(map(int, (slurm.folder / "numbers.txt").read_text().split()))
     events = list(_events(slurm.log))
     version, begun_ms = next((match["version"], at) for at, text in events if (match := BEGUN.search(text)))
+    begun_ms = next((at for at, text in events if DECAY_BEGUN in text), begun_ms)
     submitted = {int(match["job"]): at for at, text in events if (match := SUBMITTED.search(text))}
     attempts = _attempts(events)
     zero_ms = submitted[numbers[0]]
@@ -145,16 +157,20 @@ def read_run(slurm: Slurm, scenario: str, seed: int, conf: tuple[str, ...], work
         eligible_ms = _milliseconds(shown["EligibleTime"])
         jobs.append(
             RanJob(
-                place_of[array], int(shown.get("ArrayTaskId", 0)), submitted[array] - zero_ms, eligible_ms - zero_ms,
+                place_of[array], int(shown.get("ArrayTaskId", 0)), _after(submitted[array], zero_ms),
+                eligible_ms - int(zero_ms),
                 tuple([
-                    Attempt(start - zero_ms, end - zero_ms, nodes, is_whole)
-                    for start, end, nodes, is_whole in attempts[number]
+                    msgspec.structs.replace(
+                        attempt, start_ms=_after(attempt.start_ms, zero_ms), end_ms=_after(attempt.end_ms, zero_ms)
+                    )
+                    for attempt in attempts[number]
                 ]),
             )
         )  # fmt: skip
     jobs.sort(key=lambda job: (job.submission, job.index))
-    main_ms, backfill_ms = (
-        tuple([at_ms - zero_ms for at_ms, text in events if words in text]) for words in (MAIN_BEGIN, BACKFILL_BEGIN)
+    main_ms, short_ms, backfill_ms, computations_ms = (
+        tuple([_after(at_ms, zero_ms) for at_ms, text in events if words in text])
+        for words in (MAIN_BEGIN, SHORT_BEGIN, BACKFILL_BEGIN, COMPUTATION)
     )
     loops = _loops((slurm.folder / "sdiag.txt").read_text())
     return Record(
@@ -162,10 +178,13 @@ def read_run(slurm: Slurm, scenario: str, seed: int, conf: tuple[str, ...], work
         seed,
         version,
         conf,
-        begun_ms - zero_ms,
-        zero_ms % HOUR_MS,
+        _after(begun_ms, zero_ms),
+        int(zero_ms) % HOUR_MS,
         main_ms,
+        short_ms,
         backfill_ms,
+        computations_ms,
+        tuple([(_after(at_ms, zero_ms), count) for at_ms, count in _cuts(events)]),
         loops,
         tuple(workload),
         tuple(jobs),
@@ -176,17 +195,35 @@ def _milliseconds(text: str) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
-def _events(log: Path) -> Iterator[tuple[int, str]]:
-    """Time in milliseconds and text of each line of a log of slurmctld."""
+def _events(log: Path) -> Iterator[tuple[float, str]]:
+    """Time in milliseconds and text of each line of a log of slurmctld; lines of one millisecond are a step apart."""
+    previous_ms = 0.0
     for line in log.read_text().splitlines():
         if match := LINE.match(line):
-            yield _milliseconds(match["at"]), match["text"]
+            previous_ms = max(float(_milliseconds(match["at"])), previous_ms + STEP_MS)
+            yield previous_ms, match["text"]
 
 
-def _attempts(events: list[tuple[int, str]]) -> dict[int, list[tuple[int, int, tuple[int, ...], bool]]]:
-    """Start, end and nodes of each attempt of each job, and whether it ran to its own end."""
-    attempts: dict[int, list[tuple[int, int, tuple[int, ...], bool]]] = {}
-    running: dict[int, tuple[int, tuple[int, ...]]] = {}
+def _after(at_ms: float, since_ms: float) -> float:
+    return round(at_ms - since_ms, 3)
+
+
+def _cuts(events: list[tuple[float, str]]) -> Iterator[tuple[float, int]]:
+    """The begins of backfill passes that ended before their queue, with the counts of jobs that were tested."""
+    begin_ms, is_whole = 0.0, False
+    for at_ms, text in events:
+        if BACKFILL_BEGIN in text:
+            begin_ms, is_whole = at_ms, False
+        elif QUEUE_END in text:
+            is_whole = True
+        elif (match := BACKFILL_END.search(text)) and not is_whole:
+            yield begin_ms, int(match["count"])
+
+
+def _attempts(events: list[tuple[float, str]]) -> dict[int, list[Attempt]]:
+    """The attempts of each job, on the clock of the log."""
+    attempts: dict[int, list[Attempt]] = {}
+    running: dict[int, tuple[float, tuple[int, ...]]] = {}
     for at_ms, text in events:
         if match := STARTED.search(text):
             running[int(match["job"])] = (at_ms, node_numbers(match["nodes"]))
@@ -194,7 +231,10 @@ def _attempts(events: list[tuple[int, str]]) -> dict[int, list[tuple[int, int, t
             number = int(match["job"])
             if number in running:
                 start_ms, nodes = running.pop(number)
-                attempts.setdefault(number, []).append((start_ms, at_ms, nodes, match.re is ENDED))
+                attempts.setdefault(number, []).append(Attempt(start_ms, at_ms, nodes, match.re is ENDED))
+        elif (match := ANSWERED.search(text)) and (ended := attempts.get(int(match["job"]))):
+            answers_ms = (*ended[-1].answers_ms, _after(at_ms, ended[-1].end_ms))
+            ended[-1] = msgspec.structs.replace(ended[-1], answers_ms=answers_ms)
     return attempts
 
 

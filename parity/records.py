@@ -13,12 +13,21 @@ FOLDER = Path(__file__).parent / "records"
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True):
-    """One run of a job, from the allocation of its nodes to its end, in milliseconds after the first submission."""
+    """One run of a job, in milliseconds after the first submission.
 
-    start_ms: int
-    end_ms: int
+    Args:
+        start_ms: Allocation of its nodes.
+        end_ms: End, from which what it took is free.
+        nodes: Numbers of its nodes.
+        is_whole: False if it was ended for another job.
+        answers_ms: Times from its end to the answers of its nodes, which may start others from then on.
+    """
+
+    start_ms: float
+    end_ms: float
     nodes: tuple[int, ...]
     is_whole: bool
+    answers_ms: tuple[float, ...] = ()
 
 
 class RanJob(msgspec.Struct, frozen=True, array_like=True):
@@ -34,14 +43,19 @@ class RanJob(msgspec.Struct, frozen=True, array_like=True):
 
     submission: int
     index: int
-    submit_ms: int
+    submit_ms: float
     eligible_ms: int
     attempts: tuple[Attempt, ...]
 
     @property
-    def start_ms(self) -> int:
+    def start_ms(self) -> float:
         """The start of the last attempt: the one that Slurm's tables keep."""
         return self.attempts[-1].start_ms
+
+    @property
+    def killed_attempts(self) -> list[Attempt]:
+        """Its runs that were ended for other jobs."""
+        return [attempt for attempt in self.attempts if not attempt.is_whole]
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -52,10 +66,14 @@ class Record(msgspec.Struct, frozen=True):
         seed: Seed of its workload.
         slurm: Version of Slurm.
         conf: Lines of slurm.conf that concern scheduling.
-        begun_ms: Start of slurmctld, before the first submission and so below 0.
+        begun_ms: Start of slurmctld, or of its computation of priorities: before the first submission and so below 0.
         hour_ms: Time of the first submission within its hour.
         main_ms: Begins of the passes of the main loop over the full queue.
+        short_ms: Begins of its passes to the default depth, as after the answer of a node that ended a job.
         backfill_ms: Begins of the passes of the backfill loop.
+        computations_ms: Times at which priorities were computed anew.
+        cuts: Begins of the backfill passes that did not come to the end of the queue, with the count of jobs tested:
+            bf_max_time is 1 s, counted in whole seconds, so that a pass over the turn of a second is cut.
         loops: Statistics of the loops of slurmctld (sdiag): counts, and times in microseconds.
         submissions: The workload.
         jobs: Jobs in the order of their submission and index.
@@ -65,13 +83,21 @@ class Record(msgspec.Struct, frozen=True):
     seed: int
     slurm: str
     conf: tuple[str, ...]
-    begun_ms: int
+    begun_ms: float
     hour_ms: int
-    main_ms: tuple[int, ...]
-    backfill_ms: tuple[int, ...]
+    main_ms: tuple[float, ...]
+    short_ms: tuple[float, ...]
+    backfill_ms: tuple[float, ...]
+    computations_ms: tuple[float, ...]
+    cuts: tuple[tuple[float, int], ...]
     loops: dict[str, int]
     submissions: tuple[Submission, ...]
     jobs: tuple[RanJob, ...]
+
+    @property
+    def has_answers(self) -> bool:
+        """True if it was recorded when nodes answered, and when passes were cut."""
+        return any(attempt.answers_ms for job in self.jobs for attempt in job.attempts)
 
     def write(self, folder: Path = FOLDER) -> Path:
         """Write the record, one line for each job and submission."""

@@ -21,12 +21,17 @@ from tests.comparison import compare
 
 from experiments.experiment import FINDINGS, read_toml
 from experiments.findings import Findings
+from volery.core.model import SECOND
 from volery.core.stages import STAGES
 from volery.study import read_study, run_study
+from volery.workload import load_workload
+from volery.workload.clusters import read_inventory
 
 ROOT = Path(__file__).parents[1]
+EXPORTS = ROOT / "examples" / "cluster"
 README, PAGES, WATCH = "README.md", "docs/README.md", "docs/how-to/watch-a-federation.md"
 FIRST, OWN = "docs/tutorial/first-comparison.md", "docs/tutorial/write-your-own-scheduler.md"
+YOURS = "docs/tutorial/your-cluster.md"
 HIDDEN = re.compile(r"^```.*?^```|<!--.*?-->|^#+ \d+\. ", re.MULTILINE | re.DOTALL)
 SPLIT = re.compile(r"(?<=[.!?:;])\s+(?=[\"A-Z*`\[(])")
 NUMBER = re.compile(
@@ -132,6 +137,16 @@ def check_speed(_: Path) -> None:
         assert figure in (speed if row.startswith("| lab") else live), row
 
 
+def check_exports(_: Path) -> None:
+    """The tutorial: both exports are of eight nodes of four cores, and limits are minutes where jobs take seconds."""
+    for log, conf in (("sacct.txt", "fairshare.conf"), ("jobcomp.log", "fifo.conf")):
+        machines = read_inventory(EXPORTS / conf).working(EXPORTS / conf)
+        assert [machine.amounts["cpu_milli"] for machine in machines] == [4000] * 8
+        trace = load_workload(str(EXPORTS / log), limits="enforce")[0]
+        assert max(trace.duration_us) <= 12 * SECOND
+        assert min(trace.limit_us) >= 60 * SECOND
+
+
 INPUT = "input"
 """The number is a setting or a definition, which the page's commands or the sentence's own design fix."""
 TOLD = "told"
@@ -160,6 +175,12 @@ HELD: dict[tuple[str, str], str | Callable[[Path], None]] = {
     (FIRST, "ends at 30 seeds"): INPUT,
     (FIRST, "at most 2,000 tasks"): TOLD,
     (FIRST, "On 10,000 ten masters of each kind make the median a millisecond longer"): check_masters,
+    (YOURS, "a real Slurm 22.05 with eight nodes of four cores"): check_exports,
+    (YOURS, "tau is 1 if all start as recorded, and 0 for any order"): INPUT,
+    (YOURS, "The status of the command is 1"): INPUT,
+    (YOURS, "a difference as small as that between 72 and 82 s"): INPUT,
+    (YOURS, "users of this cluster state minutes for jobs of seconds"): check_exports,
+    (YOURS, "a quarter of the mean delay"): INPUT,
     (OWN, "Write your own scheduler in 100 lines"): check_lines,
     (OWN, "draws a hundred runs with such faults"): INPUT,
 }
@@ -172,7 +193,7 @@ def unheld(page: str, text: str) -> list[str]:
     return [sentence for sentence in sentences(text) if not any(excerpt in sentence for excerpt in known)]
 
 
-@pytest.mark.parametrize("page", [README, PAGES, FIRST, OWN])
+@pytest.mark.parametrize("page", [README, PAGES, FIRST, OWN, YOURS])
 def test_every_sentence_with_a_number_is_held(page: str) -> None:
     found = unheld(page, (ROOT / page).read_text(encoding="utf-8"))
     assert found == [], "say in HELD what holds these numbers, or leave them out"

@@ -91,6 +91,11 @@ def test_several_runs_cannot_share_ports(capfd: pytest.CaptureFixture[str]) -> N
     assert "5 runs cannot share the ports; give one scenario and one --seed" in capfd.readouterr().err
 
 
+def test_a_part_of_a_run_takes_the_place_of_no_record(capfd: pytest.CaptureFixture[str]) -> None:
+    assert status_of("record", "fifo", "--seed", "1", "--jobs", "10") == 2
+    assert "error: --jobs: a record of fewer jobs would take the place of a whole one" in capfd.readouterr().err
+
+
 def test_records_are_compared_as_a_table_and_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "fifo-1.json").write_bytes((FOLDER / "fifo-1.json").read_bytes())
     assert status_of("compare", "fifo", "--records", str(tmp_path)) == 0

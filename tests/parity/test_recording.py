@@ -22,10 +22,13 @@ LOG = """\
 [2026-11-28T08:02:31.287] debug:  sched/backfill: _attempt_backfill: beginning
 [2026-11-28T08:02:31.288] sched/backfill: _start_job: Started JobId=2_0(4) in main on n1
 [2026-11-28T08:02:31.289] sched/backfill: _start_job: Started JobId=2_1(2) in main on n1
+[2026-11-28T08:02:31.290] sched/backfill: _attempt_backfill: completed testing 2(2) jobs, usec=1071
 [2026-11-28T08:02:32.000] preempted JobId=1 has been killed to reclaim resources for JobId=16
 [2026-11-28T08:02:32.100] preempted JobId=2_0(4) has been requeued to reclaim resources for JobId=16
 [2026-11-28T08:02:33.500] _job_complete: JobId=2_1(2) WEXITSTATUS 0
 [2026-11-28T08:02:33.500] _job_complete: JobId=2_1(2) done
+[2026-11-28T08:02:33.506] make_node_idle: enter JobId=2_1(2)
+[2026-11-28T08:02:33.507] debug:  sched: Running job scheduler for default depth.
 [2026-11-28T08:02:40.288] sched/backfill: _start_job: Started JobId=2_0(4) in main on n5
 [2026-11-28T08:02:42.388] _job_complete: JobId=2_0(4) done
 """
@@ -62,7 +65,8 @@ def test_attempts_of_arrays_and_of_preempted_jobs_are_read(tmp_path: Path) -> No
     cancelled, requeued, lucky = record.jobs
     assert cancelled.attempts == (Attempt(301, 1900, (0, 2, 3), is_whole=False),)
     assert requeued.attempts == (Attempt(1188, 2000, (1,), is_whole=False), Attempt(10188, 12288, (5,), is_whole=True))
-    assert lucky.attempts == (Attempt(1189, 3400, (1,), is_whole=True),)
+    # Lines of one millisecond keep their order.
+    assert lucky.attempts == (Attempt(1189, 3400.001, (1,), is_whole=True, answers_ms=(5.999,)),)
     assert (lucky.submit_ms, requeued.eligible_ms) == (200, 7900)
 
 
@@ -70,7 +74,8 @@ def test_passes_and_figures_of_the_loops_are_read(tmp_path: Path) -> None:
     record = read_run(folder_of_a_run(tmp_path), "preemption", 1, ("A=b",), WORKLOAD)
 
     assert (record.slurm, record.begun_ms, record.hour_ms) == ("22.05.8", -1827, 150_100)
-    assert (record.main_ms, record.backfill_ms) == ((300,), (1187,))
+    assert (record.main_ms, record.short_ms, record.backfill_ms) == ((300,), (3407,), (1187,))
+    assert record.cuts == ((1187, 2),)
     assert record.loops == {
         "main max cycle": 66, "main total cycles": 12, "backfill total backfilled jobs": 14, "backfill max cycle": 2089,
     } | {"backfill total backfilled jobs": 12}  # fmt: skip

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from scipy import stats
 
-from parity.comparison import agreement, kendall_tau
+from parity.comparison import agreement
 from parity.records import Attempt, RanJob, Record
-from parity.replay import PLAIN_FIFO, LabStart, LoopClock, lab_design, replay
+from parity.replay import PLAIN_FIFO, LabStart, lab_design, replay
 from parity.scenarios import Submission
 
 
@@ -22,8 +21,8 @@ def record_of(submissions: Sequence[Submission]) -> Record:
         for index, run_s in enumerate(job.runs_s)
     ]
     passes = tuple(range(0, 60_000, 1000))
-    conf = ("SchedulerType=sched/builtin", "PartitionName=main Nodes=n[0-7] Default=YES State=UP")
-    return Record("fifo", 1, "22.05.8", conf, -3000, 0, passes, (), {}, tuple(submissions), tuple(jobs))
+    conf = ("SchedulerType=sched/builtin", "PartitionName=main Nodes=n[0-7] Default=YES", "SelectType=select/cons_tres")
+    return Record("fifo", 1, "22.05.8", conf, -3000, 0, passes, (), (), (), (), {}, tuple(submissions), tuple(jobs))
 
 
 def starts_s(record: Record) -> list[float]:
@@ -48,16 +47,32 @@ def test_a_throttled_array_runs_so_many_tasks_at_once() -> None:
     assert starts_s(record_of([Submission(0.0, (5.0, 2.0, 2.0, 4.0), 1, 1, 1, throttle=2)])) == [0, 0, 2, 4]
 
 
-def test_passes_of_both_loops_fall_on_the_lab_s() -> None:
-    clock = LoopClock([400, 1410, 2420], [90, 1094, 2099, 3103], hour_ms=7_000)
-    assert [clock.lab_ms(at) for at in (90, 1094, 2099, 3103)] == [67_000, 68_000, 69_000, 70_000]
-    assert [clock.lab_ms(at) for at in (400, 1410, 2420)] == [67_500, 68_500, 69_500]
-    assert clock.real_ms(clock.lab_ms(777)) == pytest.approx(777)
+def lab_starts_ms(record: Record) -> list[float]:
+    return [start.start_ms for start in replay(record, lab_design(record))]
 
 
-def test_a_loop_alone_passes_at_half_seconds() -> None:
-    clock = LoopClock([400, 1410, 5430], [], hour_ms=0)
-    assert [clock.lab_ms(at) for at in (400, 1410, 5430)] == [60_500, 61_500, 65_500]
+def test_the_lab_passes_when_slurm_did() -> None:
+    record = record_of([Submission(float(at), (4.0,), 1, 8, 2) for at in range(4)])
+    record = msgspec.structs.replace(record, main_ms=(0, 1040, 2050, 5060), short_ms=(3300,))
+    assert lab_starts_ms(record) == [1040, 1040, 5060, 5060]
+    assert lab_starts_ms(msgspec.structs.replace(record, short_ms=(5050,))) == [1040, 1040, 5050, 5050]
+
+
+def test_nodes_that_complete_a_job_start_none() -> None:
+    """Their cores are free, and a pass that comes before their answer starts nothing there."""
+    record = record_of([Submission(0.0, (1.9,), 1, 8, 4), Submission(0.5, (2.0,), 1, 1, 1)])
+    (whole,) = record.jobs[0].attempts
+    slow = msgspec.structs.replace(record.jobs[0], attempts=(msgspec.structs.replace(whole, answers_ms=(1500.0,)),))
+    record = msgspec.structs.replace(record, main_ms=tuple(range(10, 9000, 1000)))
+    assert lab_starts_ms(record) == [10, 2010]
+    assert lab_starts_ms(msgspec.structs.replace(record, jobs=(slow, record.jobs[1]))) == [10, 4010]
+
+
+def test_tasks_of_an_array_are_elements_of_one_job_in_the_lab() -> None:
+    """One that waits keeps its place for all; no more run than its throttle lets."""
+    record = record_of([Submission(0.0, (1.9, 1.9, 1.9, 1.9), 1, 2, 4, throttle=3), Submission(0.5, (1.0,), 1, 1, 1)])
+    record = msgspec.structs.replace(record, main_ms=tuple(range(10, 9000, 1000)))
+    assert lab_starts_ms(record) == [10, 10, 10, 2010, 1010]
 
 
 def test_the_lab_has_the_lines_of_slurm_conf() -> None:
@@ -82,8 +97,3 @@ def test_agreement_counts_only_jobs_that_waited() -> None:
     assert found.tau == pytest.approx(1 / 3)
     assert (found.median_s, found.p95_s) == (1.5, 3.0)
     assert found.same_nodes == pytest.approx(2 / 3)
-
-
-def test_tau_is_that_of_scipy_with_ties() -> None:
-    first, second = [1, 2, 2, 3, 5, 4, 7, 7], [2, 1, 2, 3, 3, 6, 5, 9]
-    assert kendall_tau(first, second) == pytest.approx(stats.kendalltau(first, second).statistic)

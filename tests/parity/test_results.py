@@ -31,7 +31,7 @@ def test_every_run_keeps_the_conditions(row: Result) -> None:
     assert row.fifo.tau < FIFO_TAU_MOST or row.scenario == "fifo"
 
 
-def test_first_come_first_served_is_the_real_one() -> None:
+def test_a_recorded_run_of_first_come_first_served_is_replayed_within_the_bounds() -> None:
     (row,) = results(recorded("fifo")[:1])
     assert row.lab.tau >= TAU_LEAST
     assert row.lab.median_s <= 2

@@ -59,7 +59,7 @@ def calibrate(
     """Measure what a live host costs on this machine per role, for `volery compare --costs FILE`."""
     from volery.core.costs import CostModel
     from volery.core.errors import InputError
-    from volery.workload import load_trace
+    from volery.workload import load_workload
 
     with live_extra():
         import volery.live.load  # noqa: F401 - it imports all that the extra brings
@@ -71,7 +71,8 @@ def calibrate(
 
     architectures = architecture or ["megha", "pigeon"]
     # Apart, each frame goes through the broker: the paces are lower there.
-    works = [load_trace(spec, seed=1) for spec in trace or paces(nodes, PACES if broker is None else APART_PACES)]
+    specs = trace or paces(nodes, PACES if broker is None else APART_PACES)
+    works = [load_workload(spec, seed=1, has_gangs=False)[0] for spec in specs]
 
     if broker is None:
         model = CostModel(delay_us=hop_us(), hosts={HOST: measure(architectures, works, nodes, as_json)})

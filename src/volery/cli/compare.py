@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args, get_origin
 
@@ -39,27 +40,38 @@ def compare(
     why: options.Why = False,
     profile: options.Profile = None,
     strict: options.Strict = False,
-    **setting: Any,  # an option for each field of `volery.setting.Setting` that has a form there; see `_options`
+    **setting: Any,  # an option for each field of `volery.setting.Setting` that has a form there; see `with_setting`
 ) -> None:
     """Run architectures on the same workload with common random numbers, and see which is better."""
     from volery.study import compare_spec
 
-    network = _network(cost_file, setting.pop("delay_us"), _pairs(setting.pop("links"), "links"))
-    # An option for one role is stronger than the file of costs.
-    network["costs"] |= _pairs(setting.pop("costs"), "costs")
-    setting |= {"warmup": moment(setting["warmup"] or "0"), "window": measured_window(setting["window"])}
-
     study = compare_spec(
         architectures,
-        setting | network,
+        given_setting(setting, cost_file),
         seeds_given(seeds),
-        place=lambda field: PLACES.get(field) or option_of(field),
+        place=place_of,
         baseline=baseline,
         seeds_max=seeds_max,
         budget_s=budget_s,
     )
 
     run_and_print(study, output, processes, force, as_json, dask=dask, why=why, profile=profile, strict=strict)
+
+
+def given_setting(options_given: dict[str, Any], cost_file: Path | None) -> dict[str, Any]:
+    """The fields of a setting that the options of `with_setting` give, and those of a file of costs."""
+    setting = dict(options_given)
+    network = _network(cost_file, setting.pop("delay_us"), _pairs(setting.pop("links"), "links"))
+    # An option for one role is stronger than the file of costs.
+    network["costs"] |= _pairs(setting.pop("costs"), "costs")
+    return (
+        setting | {"warmup": moment(setting["warmup"] or "0"), "window": measured_window(setting["window"])} | network
+    )
+
+
+def place_of(field: str) -> str:
+    """The option that sets a field, for error messages."""
+    return PLACES.get(field) or option_of(field)
 
 
 def _options() -> list[inspect.Parameter]:
@@ -102,21 +114,23 @@ def _typed(field: msgspec.structs.FieldInfo) -> tuple[Any, Any]:
     return kind, inspect.Parameter.empty if field.required else field.default
 
 
-def _signature() -> inspect.Signature:
-    """The parameters of the command: those that matter first, then by group."""
-    own = list(inspect.signature(compare, eval_str=True).parameters.values())[:-1]
+def with_setting(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of a setting: those that matter first, then by group."""
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
     fields = _options()
 
     main = [option for option in fields if not DECLARED[option.name]["group"]]
     grouped_options = [option for option in fields if DECLARED[option.name]["group"]]
     grouped_options.sort(key=lambda option: get_args(Group).index(DECLARED[option.name]["group"]))
     command_options = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in own]
-    return inspect.Signature(
+    signature = inspect.Signature(
         [*command_options[:1], *main, *command_options[1:5], *grouped_options, *command_options[5:]]
     )
+    command.__signature__ = signature  # type: ignore[attr-defined]  # functions have one; typeshed lacks it
+    return command
 
 
-compare.__signature__ = _signature()  # type: ignore[attr-defined]  # functions have one; typeshed lacks it
+with_setting(compare)
 
 
 def _pairs(entries: list[str] | None, name: str) -> dict[str, int]:

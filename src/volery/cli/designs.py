@@ -60,7 +60,7 @@ def _show_conf(text: str, as_json: bool) -> None:
     if CONF not in choice.parameters:
         raise InputError("ARCH", f"{text!r} names no file whose lines could be shown; give NAME, or slurm:conf=FILE")
     given = {name: value for name, value in choice.parameters.items() if name != CONF}
-    reading = read_conf(Path(str(choice.parameters[CONF])), frozenset(given))
+    reading = read_conf(Path(str(choice.parameters[CONF])), given)
 
     if as_json:
         print_json({"parameters": reading.parameters | given, "lines": reading.uses})

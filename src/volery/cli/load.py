@@ -48,7 +48,7 @@ def load(
     if not speedup > 0:
         raise InputError("--speedup", f"expected a number above 0, not {speedup:g}")
 
-    original, reading = workload.load_workload(trace, seed=seed, job_count=jobs, columns=columns)
+    original, reading = workload.load_workload(trace, seed=seed, job_count=jobs, columns=columns, has_gangs=False)
     print_omissions(reading.left_out if reading else None, as_json=as_json)
 
     work = sped_up(cut_at_limits(original), speedup)

@@ -10,9 +10,10 @@ import typer
 
 import volery
 from volery.cli.calibrate import calibrate
-from volery.cli.compare import compare, demo, run
+from volery.cli.compare import compare, demo, run, with_setting
 from volery.cli.designs import flow, policy_app, show_architectures, show_stages
 from volery.cli.federation import discover, replay, serve_app, up
+from volery.cli.fidelity import fidelity
 from volery.cli.jobs import job, jobs, record_app
 from volery.cli.load import load
 from volery.cli.logs import logs
@@ -46,6 +47,7 @@ app.command("show", rich_help_panel=COMPARISONS)(show)
 app.command("report", rich_help_panel=COMPARISONS)(report)
 app.command("export", rich_help_panel=COMPARISONS)(export)
 app.command("browse", rich_help_panel=COMPARISONS)(browse)
+app.command("fidelity", rich_help_panel=COMPARISONS)(with_setting(fidelity))
 app.command("demo", rich_help_panel=COMPARISONS)(demo)
 app.command("timeline", rich_help_panel=RUNS)(timeline)
 app.command("watch", rich_help_panel=RUNS)(watch)

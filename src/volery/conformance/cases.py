@@ -14,6 +14,7 @@ from random import Random
 
 import msgspec
 
+from volery.core.capabilities import GangPlacement
 from volery.core.component import Architecture
 from volery.core.gangs import with_gangs
 from volery.core.model import (
@@ -25,6 +26,7 @@ from volery.core.model import (
     UNLIMITED,
     Amounts,
     Cluster,
+    Job,
     NodeGroup,
     TagConstraint,
     Time,
@@ -91,8 +93,11 @@ class Case(msgspec.Struct, frozen=True):
         }
 
         alone = [fits[kind] for kind in zip(needs, requests, strict=True)]
+        placement = None
         if design is not None:
-            refused_tasks = refused(self.trace, design.build(self.cluster, design.defaults, Streams(0)))
+            deployment = design.build(self.cluster, design.defaults, Streams(0))
+            placement = deployment.capability(GangPlacement)
+            refused_tasks = refused(self.trace, deployment)
             alone = [fit and not is_refused for fit, is_refused in zip(alone, refused_tasks, strict=True)]
 
         # A task that waits for one that never runs never runs either.
@@ -110,39 +115,45 @@ class Case(msgspec.Struct, frozen=True):
             fit
             for job, tasks in enumerate(jobs)
             for fit in (
-                self._whole(job) if self._is_gang(job) and not flows[job] else can_run[tasks.start : tasks.stop]
+                self._whole(job, placement)
+                if self._is_gang(job) and not flows[job]
+                else can_run[tasks.start : tasks.stop]
             )
         ]
 
     def _is_gang(self, job: int) -> bool:
         return self.gangs or self.trace.gang_of(job) is not None
 
-    def _whole(self, job: int) -> list[bool]:
-        """Per task of a gang, the same: whether the empty cluster holds all of them, by augmenting paths.
+    def _whole(self, job: int, placement: GangPlacement | None) -> list[bool]:
+        """Per task of a gang, the same: whether the empty cluster, or a part of it, holds all of them.
 
         Members that ask for amounts are alike, and their sizes were checked.
         """
         low, high = self.trace.first[job : job + 2]
         if self.cluster.resources:
             return [True] * (high - low)
-        units = [
-            bits for bits, slots in zip(self.cluster.constraints, self.cluster.slots, strict=True) for _ in range(slots)
-        ]
         needs = self.trace.constraints[low:high] or [0] * (high - low)
+        parts: tuple[Cluster, ...] = (self.cluster,)
+        if placement is not None and placement.parts is not None:
+            parts = placement.parts(Job(job, high - low, (), self.trace.sent_estimate_us(job))).clusters
+        return [any(_holds(part, needs) for part in parts)] * (high - low)
 
-        taken_by: dict[int, int] = {}
 
-        def finds(task: int, units_seen: set[int]) -> bool:
-            for unit, bits in enumerate(units):
-                if unit not in units_seen and not needs[task] & ~bits:
-                    units_seen.add(unit)
-                    if unit not in taken_by or finds(taken_by[unit], units_seen):
-                        taken_by[unit] = task
-                        return True
-            return False
+def _holds(cluster: Cluster, needs: Sequence[int]) -> bool:
+    """True if the empty machines hold tasks with these constraints together, by augmenting paths."""
+    units = [bits for bits, slots in zip(cluster.constraints, cluster.slots, strict=True) for _ in range(slots)]
+    taken_by: dict[int, int] = {}
 
-        fits = high - low <= len(units) and all(finds(task, set()) for task in range(high - low))
-        return [fits] * (high - low)
+    def finds(task: int, units_seen: set[int]) -> bool:
+        for unit, bits in enumerate(units):
+            if unit not in units_seen and not needs[task] & ~bits:
+                units_seen.add(unit)
+                if unit not in taken_by or finds(taken_by[unit], units_seen):
+                    taken_by[unit] = task
+                    return True
+        return False
+
+    return len(needs) <= len(units) and all(finds(task, set()) for task in range(len(needs)))
 
 
 def trace_of(

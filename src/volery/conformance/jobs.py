@@ -20,10 +20,13 @@ from volery.core.capabilities import GangPlacement
 from volery.core.component import Architecture, Component
 from volery.core.errors import InputError
 from volery.core.events import Cancel, Event, JobDone, MoreTasks, Submit, TaskFinished
+from volery.core.features import GANGS, used_features
+from volery.core.gangs import gangs_beyond_parts, with_gangs
 from volery.core.model import NEVER, REQUIRES_RACK, SUBMITTER, Address, Cluster, JobId, Message, Time
 from volery.core.port import Port
 from volery.core.records import Records
 from volery.core.streams import Streams
+from volery.core.trace import NO_GANG
 from volery.sim import Network, Options
 
 DELAY_US = 500
@@ -201,7 +204,8 @@ def check_gangs(architecture: Architecture) -> None:
 def check_gangs_start_whole(architecture: Architecture) -> None:
     """All gangs start whole, in their shapes, and no member waits on its machine for others.
 
-    Concerns designs that start gangs whole; also with ties in another order, jitter, and repeated submissions.
+    Concerns designs that start gangs whole, which declare the feature and the capability; also with ties in another
+    order, jitter, and repeated submissions.
     """
     machines = GANG_MACHINES
     try:
@@ -210,6 +214,8 @@ def check_gangs_start_whole(architecture: Architecture) -> None:
         machines = MACHINES
         deployment = architecture.build(Cluster.uniform(machines), architecture.defaults, Streams(0))
     placement = deployment.capability(GangPlacement)
+    is_declared = GANGS in used_features(architecture, architecture.defaults)
+    demand(is_declared == (placement is not None), "the feature gangs and the capability GangPlacement disagree")
     if placement is None:
         return
 
@@ -222,7 +228,8 @@ def check_gangs_start_whole(architecture: Architecture) -> None:
             machines=machines,
         )
         # The first case has members with different constraints, which such a design may take for too much.
-        for case in cases if placement.unlike_members else cases[1:]:
+        for each in cases if placement.unlike_members else cases[1:]:
+            case = _within_parts(each, architecture)
             records = run(architecture, case, seed=seed, options=Options(check=True))
             demand_sound(case, records, architecture)
             _demand_together(case, records)
@@ -236,6 +243,15 @@ def check_gangs_start_whole(architecture: Architecture) -> None:
             ):
                 demand_sound(case, records, architecture)
                 _demand_together(case, records)
+
+
+def _within_parts(case: Case, architecture: Architecture) -> Case:
+    """The case without gangs that are larger than the parts into which a design divides its cluster."""
+    placement = architecture.build(case.cluster, architecture.defaults, Streams(0)).capability(GangPlacement)
+    nodes = list(case.trace.gang_nodes)
+    for job, _ in gangs_beyond_parts(case.trace, placement) if placement is not None else ():
+        nodes[job] = NO_GANG
+    return msgspec.structs.replace(case, trace=with_gangs(case.trace, nodes, case.trace.gang_racks))
 
 
 def _demand_together(case: Case, records: Records) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from volery.core.model import Address, Job, Task, Time
+from volery.core.model import Address, Cluster, Job, Task, Time
 
 if TYPE_CHECKING:
     from volery.core.component import Component
@@ -120,15 +120,26 @@ class Replication(msgspec.Struct, frozen=True):
     attempts_max: int
 
 
+class ClusterParts(msgspec.Struct, frozen=True, eq=False):
+    """Parts into which a design divides the cluster; a gang runs in one of them."""
+
+    clusters: tuple[Cluster, ...]
+
+
 class GangPlacement(msgspec.Struct, frozen=True):
     """The design starts gangs whole (`volery.core.gangs`); others hold and wait.
 
     Args:
         shapes: True if it places gangs in their shapes; False: it takes no gang that has one.
         unlike_members: True if members may need different things; False: each is taken to need what any of them does.
+        parts: (Job, without its tasks) -> the parts of the cluster of which one has to hold it whole; None: the
+            machines of a gang may be any of the cluster.
+        remedy: Advice where no part holds a gang: how to get larger ones.
         racks: True if it places gangs in one rack that prefer or require that; False: it takes none that requires it.
     """
 
     shapes: bool = True
     unlike_members: bool = True
+    parts: Callable[[Job], ClusterParts] | None = None
+    remedy: str = ""
     racks: bool = False

@@ -9,16 +9,20 @@ others. After such an end the members that have not finished form the gang.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
-from volery.core.capabilities import GangPlacement, Replication
+from volery.core.capabilities import ClusterParts, GangPlacement, Replication
 from volery.core.component import Deployment
 from volery.core.errors import InputError
 from volery.core.locality import racks_of
-from volery.core.model import AMOUNT_MAX, PREFERS_RACK, REQUIRES_RACK, Amounts, Cluster, Gang
+from volery.core.model import AMOUNT_MAX, PREFERS_RACK, REQUIRES_RACK, Amounts, Cluster, Gang, Job, JobId
 from volery.core.trace import NO_GANG, Trace
+
+NO_REQUEST: Final = -1
+"""Place of the request of tasks that ask for a slot."""
 
 
 def has_gangs(trace: Trace) -> bool:
@@ -102,7 +106,7 @@ def check_gang_placement(trace: Trace, deployment: Deployment, place: str, *, ma
     placement = deployment.capability(GangPlacement)
     if placement is not None and not placement.shapes and any(nodes > 0 for nodes in trace.gang_nodes):
         job = next(job for job, nodes in enumerate(trace.gang_nodes) if nodes > 0)
-        problem = f"job {job} is a gang with a shape, which this design does not place; take pipeline or omega"
+        problem = f"job {job} is a gang with a shape, which this design does not place; take pipeline, slurm or omega"
         raise InputError(place, problem)
     if placement is None and not may_hold:
         problem = (
@@ -110,6 +114,32 @@ def check_gang_placement(trace: Trace, deployment: Deployment, place: str, *, ma
             "take a design that starts them whole, as pipeline, or give --gangs hold"
         )
         raise InputError(place, problem)
+    for job, room in gangs_beyond_parts(trace, placement) if placement is not None else ():
+        problem = (
+            f"job {job} is a gang of {trace.first[job + 1] - trace.first[job]} tasks, which runs in one part of the "
+            f"cluster, and the largest part holds {room} of them; {placement.remedy if placement is not None else ''}"
+        )
+        raise InputError(place, problem)
+
+
+def gangs_beyond_parts(trace: Trace, placement: GangPlacement) -> Iterator[tuple[JobId, int]]:
+    """Gangs that are larger than every part into which the design divides the cluster, and the largest room for each.
+
+    Args:
+        trace: Workload of the run.
+        placement: The capability of the design.
+    """
+    parts_of = placement.parts
+    room_of: dict[tuple[ClusterParts, Gang], int] = {}
+    for job, nodes in enumerate(trace.gang_nodes if parts_of is not None else ()):
+        if nodes == NO_GANG or parts_of is None:
+            continue
+        size, shape = trace.first[job + 1] - trace.first[job], trace.gang_of(job) or Gang()
+        parts = parts_of(Job(job, size, (), trace.sent_estimate_us(job), gang=shape))
+        if (key := (parts, shape)) not in room_of:
+            room_of[key] = max([_room(sorted(part.slots, reverse=True), shape) for part in parts.clusters])
+        if room_of[key] < size:
+            yield job, room_of[key]
 
 
 def check_gang_racks(trace: Trace, deployment: Deployment, cluster: Cluster, place: str) -> None:
@@ -135,10 +165,15 @@ def check_gang_racks(trace: Trace, deployment: Deployment, cluster: Cluster, pla
         raise InputError(place, problem)
 
 
-def check_gang_sizes(trace: Trace, cluster: Cluster) -> None:
+def check_gang_sizes(trace: Trace, cluster: Cluster, *, has_shapes: bool) -> None:
     """Refuse gangs for which the empty cluster has too few slots, or too small amounts, whatever they need beside.
 
     Gangs that fit by size and whose tasks suit no machines are the design's to report, as single tasks are.
+
+    Args:
+        trace: Workload of the run.
+        cluster: Machines of the run.
+        has_shapes: False where members are placed one by one, so that shapes do not count.
 
     Raises:
         InputError: Names the job, its size, and what the cluster holds.
@@ -149,15 +184,16 @@ def check_gang_sizes(trace: Trace, cluster: Cluster) -> None:
         if nodes == NO_GANG:
             continue
         low, high = trace.first[job], trace.first[job + 1]
-        places = set(trace.request[low:high]) if trace.request else {NO_GANG}
+        nodes = nodes if has_shapes else 0
+        places = set(trace.request[low:high]) if trace.request else {NO_REQUEST}
 
         # A gang of unlike tasks is measured by the smallest of each: its exact fit is the design's to find.
-        shape = trace.gang_of(job) or Gang()
+        shape = (trace.gang_of(job) if has_shapes else None) or Gang()
         room = 0
         for place in places:
             key = place, shape
             if key not in room_of:
-                request = trace.requests[place] if place != NO_GANG else ()
+                request = trace.requests[place] if place != NO_REQUEST else ()
                 room_of[key] = _largest_room(_counts(cluster, request), shape, racks)
             room = max(room, room_of[key])
 
@@ -168,8 +204,8 @@ def check_gang_sizes(trace: Trace, cluster: Cluster) -> None:
                 room_where, fix = "no empty rack holds more than", "give fewer or larger racks, let it prefer one"
                 spread += " in one rack"
             problem = (
-                f"job {job} is a gang of {high - low} tasks{spread}, and {room_where} {room} of them at once; {fix}, "
-                "or leave the job out"
+                f"job {job} (from 0, by time of submission) is a gang of {high - low} tasks{spread}, and {room_where} "
+                f"{room} of them at once; {fix}, leave the job out, or read its rows as tasks (--gangs task)"
             )
             raise InputError(trace.name, problem)
 

@@ -92,7 +92,7 @@ class Trace(msgspec.Struct, frozen=True):
         tag_set: Place of the tags of each job's tasks among `tag_sets`; empty where no task has any.
         limit_us: Wall-clock limit of each attempt of a job's tasks, which the driver enforces, or NEVER; empty where
             no job has one.
-        gang_nodes: Count of machines over which the tasks of each job are spread evenly, which run only together; 0:
+        gang_nodes: Count of machines over which the tasks of each job are spread, which run only together; 0:
             together on any machines; NO_GANG: each task for itself. Empty where no job is a gang.
         gang_racks: Rack of the gang of each job, as `Gang.rack`; empty where gangs may lie in any racks.
         partition: Partition (a queue of machines) to which each job was submitted, or ""; empty where none was named.
@@ -195,7 +195,7 @@ class Trace(msgspec.Struct, frozen=True):
     def _untagged(self, job: JobId, numbers: Sequence[TaskId]) -> tuple[Task, ...]:
         if self.task_estimate_us:
             return self._estimated(job, numbers)
-        estimate = self._sent_estimate_us(job)
+        estimate = self.sent_estimate_us(job)
 
         # Three loops and not one: most traces have slots alone, and tasks are made by the million.
         if self.request:
@@ -209,7 +209,7 @@ class Trace(msgspec.Struct, frozen=True):
             return tuple([Task(number, job, mask, estimate) for number, mask in rows_of_slots])
         return tuple([Task(number, job, 0, estimate) for number in numbers])
 
-    def _sent_estimate_us(self, job: JobId) -> int:
+    def sent_estimate_us(self, job: JobId) -> int:
         """The estimate of a job's tasks that schedulers receive."""
         return (self.told_estimate_us or self.estimate_us)[job]
 
@@ -249,7 +249,7 @@ class Trace(msgspec.Struct, frozen=True):
             job,
             task_count,
             tasks[:CHUNK_TASKS],
-            self._sent_estimate_us(job),
+            self.sent_estimate_us(job),
             self.user[job] if self.user else "",
             self.priority[job] if self.priority else 0,
             self.deadline_us[job] if self.deadline_us else NEVER,

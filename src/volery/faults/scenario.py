@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from volery.core.capabilities import CrashRecovery, DueShares, GangPlacement
 from volery.core.component import Architecture, Deployment, role_of
 from volery.core.errors import InputError
-from volery.core.gangs import check_gang_sizes, with_gangs
+from volery.core.gangs import check_gang_placement, check_gang_sizes, with_gangs
 from volery.core.model import (
     PREFERS_RACK,
     REQUIRES_RACK,
@@ -279,20 +279,20 @@ def _ganged(scenario: Scenario, deployment: Deployment) -> Scenario:
     heeds_racks = placement is not None and placement.racks
     if heeds_racks and not scenario.racks:
         scenario = replace(scenario, racks=tuple(machine % 2 for machine in range(len(scenario.slots))))
-    cluster = scenario.cluster()
-    jobs = []
+    cluster, jobs = scenario.cluster(), list[ScenarioJob]()
 
     for job in scenario.jobs:
         size = len(job.durations_us)
         nodes = stream.choice((0, 0, stream.randint(1, size))) if placement is not None and placement.shapes else 0
         is_gang = size > 1 and not any(job.parents) and not job.tags and stream.random() < 0.7
-        requests = job.requests[:1] * size
         wish = rack_stream.choice((0, 0, PREFERS_RACK, REQUIRES_RACK)) if heeds_racks and is_gang else 0
-        gang = replace(job, needs=(0,) * size, requests=requests, gang_nodes=nodes if is_gang else NO_GANG)
-        gang = replace(gang, gang_rack=wish)
+        gang = replace(job, needs=(0,) * size, requests=job.requests[:1] * size, gang_rack=wish)
+        gang = replace(gang, gang_nodes=nodes if is_gang else NO_GANG)
         try:
-            check_gang_sizes(replace(scenario, jobs=(gang,)).trace(), cluster)
-        except InputError:  # it is larger than the cluster
+            trace = replace(scenario, jobs=(gang,)).trace()
+            check_gang_sizes(trace, cluster, has_shapes=True)
+            check_gang_placement(trace, deployment, "storm", may_hold=False)
+        except InputError:  # it is larger than the cluster, or than all parts of it
             is_gang = False
         jobs.append(gang if is_gang else job)
     return replace(scenario, jobs=tuple(jobs))

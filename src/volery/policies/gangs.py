@@ -7,14 +7,16 @@ Other unlike members are placed largest first; a gang that finds no room so on t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import itemgetter, or_
 from typing import NamedTuple, TypeVar
 
 from volery.core.locality import racks_of
 from volery.core.model import REQUIRES_RACK, Cluster, Gang
-from volery.core.resources import REMEMBERED_MAX, Packing
-from volery.policies.match import positions
+from volery.core.resources import REMEMBERED_MAX, SLOT, Packing
+from volery.policies.match import Matches, positions
 
 Answer = TypeVar("Answer")
 Places = list[tuple[int, int]]
@@ -188,6 +190,60 @@ class _Search:
             for demand in demands:
                 machines[demand].append(machine)
         return machines
+
+
+class UnitGangs:
+    """Places gangs on units of one slot each, which a master keeps as bit vectors.
+
+    Args:
+        matches: Constraint set -> vector of the units that satisfy it.
+        machine_of: Machine of each unit.
+    """
+
+    def __init__(self, matches: Matches, machine_of: Sequence[int]) -> None:
+        self._matches = matches
+        self._machine_of = machine_of
+        self._packing = Packing(1)
+
+    def suitable(self, needs: Sequence[int]) -> int:
+        """The units that suit some member of a gang with these constraint sets."""
+        return reduce(or_, map(self._matches.__getitem__, dict.fromkeys(needs)))
+
+    def choose(self, needs: Sequence[int], gang: Gang, units: int, last: int = 0) -> list[int]:
+        """The unit of each member; nothing: not all of them find room.
+
+        Members of a gang with a shape each get a machine that suits all of them.
+
+        Args:
+            needs: Constraint set of each member.
+            gang: Shape of the gang.
+            units: Vector of the units that it may take.
+            last: Vector of units that are taken only where others are too few.
+        """
+        counts = Counter(needs)
+        if len(counts) > 1 and not gang.nodes:
+            return self._choose_unlike(needs, counts, units & ~last) or (
+                self._choose_unlike(needs, counts, units) if units & last else []
+            )
+
+        fitting = units & self._matches[reduce(or_, counts)]
+        if fitting.bit_count() < len(needs):
+            return []
+        ordered = [*positions(fitting & ~last), *positions(fitting & last)]
+        if gang.nodes:
+            units_on: dict[int, list[int]] = {}
+            for unit in ordered:
+                units_on.setdefault(self._machine_of[unit], []).append(unit)
+            places = spread([(machine, len(there)) for machine, there in units_on.items()], len(needs), gang)
+            return [unit for machine, count in places for unit in units_on[machine][:count]]
+        return ordered[: len(needs)]
+
+    def _choose_unlike(self, needs: Sequence[int], counts: Mapping[int, int], units: int) -> list[int]:
+        slot = self._packing[SLOT]
+        demands = [MemberDemand(slot, units & self._matches[need], count) for need, count in counts.items()]
+        free = [self._packing.free(SLOT)] * len(self._machine_of)
+        assigned = dict(zip(counts, map(iter, assign(demands, free, self._packing)), strict=False))
+        return [next(assigned[need]) for need in needs] if assigned else []
 
 
 def rooms_on(machines: int, free: Sequence[int], packed: int, rooms: Rooms) -> Places:

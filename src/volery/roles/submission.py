@@ -7,11 +7,22 @@ all that they wait for has finished; `Forwarder` stands between the submitter an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from volery.core.component import Component, Sends, sent_to
-from volery.core.events import Cancel, JobAccepted, JobDone, JobRejected, MoreTasks, Seen, Submit
-from volery.core.model import CHUNK_TASKS, NO_TASK, SUBMITTER, Address, JobId, Message, Task, TaskId, Time
+from volery.core.events import (
+    GANG_TASKS_REFUSED,
+    Cancel,
+    Counted,
+    JobAccepted,
+    JobDone,
+    JobRejected,
+    MoreTasks,
+    Seen,
+    Submit,
+)
+from volery.core.model import CHUNK_TASKS, NO_TASK, SUBMITTER, Address, Gang, Job, JobId, Message, Task, TaskId, Time
+from volery.core.port import Port
 
 Send = Callable[[Address, Message], None]
 
@@ -198,6 +209,52 @@ class JobLedger:
         self.cancelled.discard(job)
         unsatisfiable = self._unsatisfiable_of_done[job] = self._unsatisfiable_counts.pop(job, 0)
         self._send(self._submitter_of.pop(job), JobDone(job, unsatisfiable))
+
+
+class GatheredGang(NamedTuple):
+    """A gang of which all tasks have come."""
+
+    job: JobId
+    shape: Gang
+    estimate_us: Time
+    tasks: tuple[Task, ...]
+
+
+class GangChunks:
+    """Gangs of which chunks are to come: they are placed when all their tasks are there."""
+
+    __slots__ = ("_gangs",)
+
+    def __init__(self) -> None:
+        self._gangs: dict[JobId, tuple[Job, list[Task]]] = {}
+
+    def __contains__(self, job: object) -> bool:
+        return job in self._gangs
+
+    def begin(self, job: Job, tasks: Sequence[Task]) -> GatheredGang | None:
+        """The first chunk of a gang has come; the gang when it is the only one, and None otherwise."""
+        self._gangs[job.id] = job, []
+        return self.add(job.id, tasks)
+
+    def add(self, number: JobId, tasks: Sequence[Task]) -> GatheredGang | None:
+        """A further chunk has come; the gang when it is the last one, and None otherwise."""
+        job, gathered_tasks = self._gangs[number]
+        gathered_tasks += tasks
+        if len(gathered_tasks) < job.task_count:
+            return None
+        del self._gangs[number]
+        return GatheredGang(number, job.gang or Gang(), job.estimate_us, tuple(gathered_tasks))
+
+    def drop(self, job: JobId) -> int:
+        """Forget a gang of which chunks are to come; returns the count of tasks that have come."""
+        return len(self._gangs.pop(job, (None, ()))[1])
+
+
+def refuse_gang(gang: GatheredGang, ledger: JobLedger, port: Port) -> None:
+    """Report a gang that no part of the empty cluster holds: each task as one that fits no machine."""
+    port.observe(Counted(GANG_TASKS_REFUSED, len(gang.tasks)))
+    for _ in gang.tasks:
+        ledger.unsatisfiable(gang.job)
 
 
 class Workflow:

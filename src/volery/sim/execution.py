@@ -392,7 +392,9 @@ class Attempts:
 
         if killed_at is not None and (resumption.preempted or resumption.checkpoint_us):
             previous = msgspec.structs.replace(previous, kept_us=self._kept_us(previous, killed_at - previous.start_us))
-            self._lab.left_us[previous.task] -= self._progress(previous.task, previous.kept_us, previous.worker)
+            # A member of a gang that was killed while it waited has done nothing, and no duration was asked for it.
+            if previous.kept_us:
+                self._lab.left_us[previous.task] -= self._progress(previous.task, previous.kept_us, previous.worker)
 
         records.lost.append(previous)
         return True

@@ -23,7 +23,7 @@ from volery.core.model import NEVER, REQUIRES_RACK, Gang, JobId, Task, TaskId, T
 from volery.core.trace import NO_GANG
 from volery.sim.execution import Attempts, BrokenRule, Durations, Extension, LabPort, LaunchRule, launch_of
 from volery.sim.lab import FAR, Lab
-from volery.sim.submitter import Deadlock, Submitter
+from volery.sim.submitter import Submitter
 
 SHOWN_MAX = 3
 """Gangs, and machines of each, that the report of a deadlock names."""
@@ -236,15 +236,6 @@ class GangRule(LaunchRule, Extension):
         for port, event in self._lab.finishes.pop(FAR + job, ()):
             assert isinstance(port, LabPort), "only ports launch members"
             self._lab.killed.discard((port.address, event.task.id, event.attempt))
-
-    def close(self) -> None:
-        """Demand that no member waits any more.
-
-        Raises:
-            Deadlock: Some do, and nothing is left to happen.
-        """
-        if deadlock := self.deadlock():
-            raise Deadlock(f"all is quiet, {deadlock}")
 
     def deadlock(self) -> str:
         """The gangs of which members wait for others, and what they hold, in words; empty where none waits."""

@@ -40,7 +40,7 @@ from volery.sim.network import Lane, MessageFaultRates, Network, Sent
 from volery.sim.orders import Drained, Orders, Reweighed
 from volery.sim.processors import HostModel
 from volery.sim.rules import Copies, CopyRule, PaceRule, machine_rules
-from volery.sim.submitter import STEPS_MAX, Stalled, Stalls, Submitter
+from volery.sim.submitter import STEPS_MAX, Stalls, Submitter
 from volery.sim.tags import TagRule, TagWaits
 from volery.sim.workflows import Workflows
 
@@ -421,9 +421,10 @@ class Kernel:
         for extension in self._extensions:
             extension.close()
 
-        # Faults may lose a job's submission or answer, so only runs without them must answer every job.
-        if NEVER in records.answered_us and not self._may_forget:
-            raise Stalled(f"all is quiet, {self._stalls.state()}")
+        # Faults may lose a job's submission or answer, or the launch of a member, so only runs without them must answer
+        # every job.
+        if not self._may_forget:
+            self._stalls.demand_answers()
         return records
 
     def check_rest(self) -> None:
@@ -469,9 +470,9 @@ def simulate(
     check_tags(trace)
     check_heeded(trace, deployment, trace.name)
     check_gangs(trace)
-    check_gang_sizes(trace, cluster)
     may_hold = options is not None and options.may_hold
     check_gang_placement(trace, deployment, trace.name, may_hold=may_hold)
+    check_gang_sizes(trace, cluster, has_shapes=deployment.capability(GangPlacement) is not None)
     check_gang_racks(trace, deployment, cluster, trace.name)
 
     kernel = Kernel(deployment, trace, cluster, network or Network(), seed, options or Options())

@@ -261,6 +261,18 @@ class Stalls:
                 raise Deadlock(f"{problem}, {holders}")
             raise Stalled(f"{problem}, {self.state()}")
 
+    def demand_answers(self) -> None:
+        """Demand, when nothing is left to happen, that every job was answered.
+
+        Raises:
+            Deadlock: members of gangs wait for others.
+            Stalled: a job was forgotten.
+        """
+        if self.deadlock is not None and (holders := self.deadlock()):
+            raise Deadlock(f"all is quiet, {holders}")
+        if NEVER in self._lab.records.answered_us:
+            raise Stalled(f"all is quiet, {self.state()}")
+
     def in_one_instant(self) -> None:
         """Raise Stalled if the steps of one instant have no end."""
         if self._result_counts() == self._results:

@@ -35,6 +35,7 @@ from volery.statistics.intervals import (
     Interval,
     interval_of_mean,
 )
+from volery.statistics.orders import kendall_tau
 
 __all__ = [
     "BCA",
@@ -59,6 +60,7 @@ __all__ = [
     "holm",
     "interval_of_mean",
     "jobs_difference",
+    "kendall_tau",
     "looks",
     "paired_difference",
     "paired_ratio",

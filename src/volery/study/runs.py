@@ -165,7 +165,7 @@ def _read_workload(run: RunSpec) -> tuple[Trace, workload.Reading | None]:
         arrivals=run.arrivals,
         job_count=run.jobs,
         only=run.only,
-        resources=_resources_of_file(run),
+        resources=resources_of_file(run),
         columns=run.columns,
         limits=run.limits,
         has_gangs=run.has_gangs,
@@ -175,7 +175,7 @@ def _read_workload(run: RunSpec) -> tuple[Trace, workload.Reading | None]:
     return trace, reading
 
 
-def _resources_of_file(run: RunSpec) -> tuple[str, ...] | None:
+def resources_of_file(run: RunSpec) -> tuple[str, ...] | None:
     """The resources that tasks of the run's trace file ask for, as `workload.counted_resources` gives them.
 
     Raises:
@@ -315,7 +315,7 @@ def execution(run: RunSpec, watch: Watch | None = None) -> Execution:
 
     inputs = read_inputs(run)
     given_run, run = run, with_cutoff(run, inputs.facts)
-    window = window_in(run, inputs)
+    window = window_in(run, inputs.trace)
     design, history_left_out = chosen_design(run, inputs.cluster)  # the time of what it learns is not that of the run
 
     if watch is not None:
@@ -372,13 +372,13 @@ def execution(run: RunSpec, watch: Watch | None = None) -> Execution:
     return Execution(inputs, records, outcome)
 
 
-def window_in(run: RunSpec, inputs: Inputs) -> metrics.Window | None:
+def window_in(run: RunSpec, trace: Trace) -> metrics.Window | None:
     """The measurement window of a run on its trace; None where all jobs count.
 
     Raises:
         InputError: no job of the trace was submitted within it.
     """
-    return metrics.window_of(metrics.submissions_us(inputs.trace), run.warmup, run.window)
+    return metrics.window_of(metrics.submissions_us(trace), run.warmup, run.window)
 
 
 def _measured_as(run: RunSpec, inputs: Inputs, window: metrics.Window | None) -> dict[str, Any]:

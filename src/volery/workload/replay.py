@@ -17,6 +17,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -29,11 +30,11 @@ import pyarrow.compute as pc
 from volery.core.errors import InputError
 from volery.core.limits import Limits
 from volery.core.locality import with_replicas
-from volery.core.model import NEVER, Amounts
+from volery.core.model import NEVER, SECOND, Amounts
 from volery.core.omissions import Omissions
 from volery.core.trace import NO_GANG, Trace, longs
 from volery.workload.formats import read_source
-from volery.workload.formats.own import far_of, refuse_no_limit
+from volery.workload.formats.own import TABLE, far_of
 from volery.workload.formats.source import Format, Noticed
 from volery.workload.graph import Arranged, CycleError, Edges, Submissions
 from volery.workload.models import RESOURCES, with_requests
@@ -153,11 +154,14 @@ def read_tasks(
         InputError: the file cannot be read, a row is wrong (the message names the line), or tasks wait in a circle.
     """
     source = _Source(form, job_count, only, resources, has_gangs=has_gangs)
+    lines_without_limit: dict[int, int] = {}
     for batch in read_source(path, form, Noticed()):
         if limits == "enforce":
-            refuse_no_limit(path, form, batch, source.links.rows)
+            lines_without_limit |= _lines_without_limit(form, batch, source.links.rows)
         if not source.take(batch):
             break
+    if lines_without_limit:
+        _refuse_no_limit(path, source, lines_without_limit)
 
     passed = source.passed
     if not source.jobs:
@@ -172,6 +176,33 @@ def read_tasks(
     trace = _trace(path, form, jobs, source)
     passed.left_out = source.tally.omissions({job.name for job in jobs})
     return trace, passed
+
+
+def _lines_without_limit(form: Format, batch: pa.RecordBatch, rows_before: int) -> dict[int, int]:
+    """The lines of rows whose limit is 0 or less, by the number of the row."""
+    lines = {}
+    for place in pc.indices_nonzero(pc.less_equal(batch.column("limit_us"), 0)).to_pylist():
+        number = rows_before + place + 1
+        # The lines that a canonical table names are of the file from which it was made.
+        lines[number] = (None if form is TABLE else batch.column("line")[place].as_py()) or number
+    return lines
+
+
+def _refuse_no_limit(path: Path, source: _Source, lines: dict[int, int]) -> None:
+    """Refuse a row of a wanted job that could never run within its limit.
+
+    Raises:
+        InputError: with the line in the source, or the row of a canonical table.
+    """
+    wanted_rows = [row for rows in source.jobs.values() for row in rows if row.number in lines]
+    row = min(wanted_rows, key=lambda row: row.number, default=None)
+    if row is None:
+        return
+    problem = (
+        f"the limit is {(row.limit_us or 0) / SECOND:g} s, in which no job can run; state one above 0, or none, make "
+        "it none with `volery trace convert --repair zero-limit=null`, or run with --limits ignore"
+    )
+    raise InputError(f"{path}:{lines[row.number]}", problem)
 
 
 class _Source:
@@ -331,7 +362,7 @@ def _rows(
     names = ("job", "task", "estimate_us", "instances", "user")
     replicas = _values_of(batch, "replicas", ())
     urgent, due = _values_of(batch, "priority", None), _values_of(batch, "deadline_us", None)
-    limits_us = _values_of(batch, "limit_us", None)
+    limits_us, partitions = _values_of(batch, "limit_us", None), _values_of(batch, "partition", None)
     links.has_limits |= batch.column("limit_us").null_count < batch.num_rows
     gang_tasks: Iterable[int | None] = repeat(None)
     gang_nodes: Iterable[int | None] = repeat(None)
@@ -342,7 +373,6 @@ def _rows(
         gang_rack = _values_of(batch, "gang_rack", None)
         if has_graph:
             ends_us = _values_of(batch, "end_us", None)
-    partitions = _values_of(batch, "partition", None)
     came = _values_of(batch, "task_submit_us", None)
     links.apart |= batch.column("task_submit_us").null_count < batch.num_rows
     if links.apart and (unsubmitted := batch.column("submit_us").is_null()).true_count:
@@ -466,12 +496,10 @@ def _trace(path: Path, form: Format, jobs: list[_Job], source: _Source) -> Trace
     if len(number) > REQUESTS_MAX:
         raise InputError(str(path), f"has more than {REQUESTS_MAX} distinct requests; read fewer jobs")
 
-    name = trace_name(path)
-    for suffix in SUFFIXES:
-        name = name.removesuffix(suffix)
+    name = reduce(str.removesuffix, SUFFIXES, trace_name(path))
 
     users = [job.rows[0].user for job in parts]
-    partitions = [job.rows[0].partition or "" for job in parts]
+    partitions = [next((row.partition for row in job.rows if row.partition), "") for job in parts]
     has_users = form.name not in TABLES_OF_REQUESTS and any(users)
     parent_first, flat = edges.columns()
     priority, deadline_us, limit_us = (

@@ -108,7 +108,7 @@ class TaskRow(msgspec.Struct, gc=False):
         changed: the difference from the source, of a row that is replayed otherwise than the source states.
         limit_us: wall-clock limit of its job, microseconds; a limit of 0 or less is a defect.
         gang_tasks: count of equal tasks that share what one instance asks for, and run only together.
-        gang_nodes: count of machines over which the job's tasks are spread evenly, which run only together; 0: any
+        gang_nodes: count of machines over which the job's tasks are spread, which run only together; 0: any
             machines; null with no count of tasks: each task runs for itself.
         group, partition: group of the user, and part of the machines that the job was submitted to.
         gang_rack: one of `RACK_WISHES`, where tasks that run only together are to lie in one rack.

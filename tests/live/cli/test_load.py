@@ -126,3 +126,12 @@ def test_a_running_federation_is_loaded_through_its_api(work: str, tmp_path: Pat
 
 def test_nobody_at_the_address_is_a_mistake_of_the_input() -> None:
     volery("load", "--trace", "syn:1x1", "--api", "http://127.0.0.1:1", status=2)
+
+
+@pytest.mark.slow
+def test_a_rigid_job_of_a_log_is_one_task(tmp_path: Path) -> None:
+    """Nobody starts gangs whole here."""
+    log = tmp_path / "log.swf"
+    log.write_text("; UnixStartTime: 0\n1 0 -1 0.1 4 -1 -1 -1 -1 -1 1 7 -1 -1 -1 -1 -1 -1\n")
+    report = json.loads(volery("load", "--trace", log, "--nodes", "12", "--clusters", "2", "--json"))
+    assert (report["jobs"], report["tasks"], report["finished"]) == (1, 1, 1)

@@ -82,9 +82,12 @@ def test_a_deadlock_is_an_error_that_names_who_holds_what(command: Command, tmp_
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("backfill", "--gangs", "whole"), "job 1 is a gang of 4 tasks, and the empty cluster holds 3 of them at once"),
+        (
+            ("backfill", "--gangs", "whole"),
+            "job 1 (from 0, by time of submission) is a gang of 4 tasks, and the empty cluster holds 3 of them at once",
+        ),
         (("oracle", "--gangs", "whole"), "take a design that starts them whole, as pipeline, or give --gangs hold"),
-        (("oracle", "--gangs", "hold"), "job 1 is a gang of 4 tasks"),
+        (("oracle", "--gangs", "hold"), "job 1 (from 0, by time of submission) is a gang of 4 tasks"),
         (("backfill", "--gangs", "held"), "held"),
     ],
 )
@@ -139,7 +142,7 @@ def test_a_gang_of_a_table_requires_one_rack(command: Command, tmp_path: Path) -
         (
             "pipeline",
             "4",
-            "job 0 is a gang of 2 tasks in one rack, and no empty rack holds more than 1 of them at once",
+            "is a gang of 2 tasks in one rack, and no empty rack holds more than 1 of them at once",
         ),
         ("mesos", "2", "job 0 is a gang that requires one rack, which this design does not heed; take pipeline"),
         ("oracle --gangs hold", "2", "job 0 is a gang that requires one rack, which this design does not heed"),

@@ -47,11 +47,11 @@ def test_a_plain_workload_has_none_and_a_rich_one_all() -> None:
         ("pipeline", {}, {"constraints", "amounts", "dependencies", "gangs", "racks"}),
         ("oracle", {"order": "drf"}, {"constraints", "amounts", "users"}),
         ("megha-2021", {"shares": "a:1+b:1"}, {"constraints", "amounts", "users"}),
-        ("pigeon", {}, {"constraints"}),
+        ("pigeon", {}, {"constraints", "gangs"}),
         ("tetrisched", {}, {"constraints", "deadlines", "preferences", "gangs"}),
         ("tetrisched", {"heterogeneity": False}, {"constraints", "deadlines", "gangs"}),
         ("alsched", {"constraints": "none"}, {"constraints", "gangs"}),
-        ("jockey", {}, {"constraints", "deadlines", "dependencies"}),
+        ("jockey", {}, {"constraints", "deadlines", "dependencies", "gangs"}),
         ("hfs", {}, {"constraints", "users", "priorities", "locality"}),
     ],
 )

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from volery.core.model import PREFERS_RACK, REQUIRES_RACK, Cluster, Gang
 from volery.core.resources import DevicePacking, Packing
-from volery.policies.gangs import MemberDemand, Rooms, assign, by_rack, rack_vectors, rooms_on, spread
+from volery.policies.gangs import MemberDemand, Rooms, UnitGangs, assign, by_rack, rack_vectors, rooms_on, spread
+from volery.policies.match import Anchors, Matches
 
 ONE = Packing(1)
+ANY = Gang()
 
 
 def free(*amounts: int) -> list[int]:
@@ -90,6 +92,29 @@ def test_unlike_amounts_are_placed_largest_first() -> None:
     demands = [MemberDemand(ONE.pack((1,)), 0b11, 2), MemberDemand(ONE.pack((5,)), 0b11, 1)]
     assert assign(demands, free(5, 2), ONE) == [[1, 1], [0]]
     assert assign(demands, free(4, 4), ONE) == []
+
+
+UNITS = UnitGangs(Matches([0b00, 0b01, 0b11, 0b00], Anchors([0b00, 0b01, 0b11, 0b00])), [0, 1, 2, 0])
+
+
+def test_units_are_taken_in_order_and_some_of_them_last() -> None:
+    assert UNITS.choose([0, 0], ANY, 0b1111) == [0, 1]
+    assert UNITS.choose([0, 0], ANY, 0b1111, last=0b0001) == [1, 2]
+    assert UNITS.choose([0, 0, 0, 0], ANY, 0b1111, last=0b0101) == [1, 3, 0, 2]
+    assert UNITS.choose([1, 1, 1], ANY, 0b1111) == []
+
+
+def test_unlike_members_find_units_wherever_all_do() -> None:
+    assert UNITS.choose([0, 0, 1, 0b11], ANY, 0b1111) == [0, 3, 1, 2]
+    assert UNITS.choose([1, 0b11], ANY, 0b1110, last=0b0110) == [1, 2]
+    assert UNITS.choose([0b11, 0b11, 0], ANY, 0b1111) == []
+    assert UNITS.suitable([1, 0b11]) == 0b0110
+
+
+def test_machines_of_a_shape_suit_all_members() -> None:
+    assert UNITS.choose([0, 0], Gang(1, 2), 0b1111) == [0, 3]
+    assert UNITS.choose([0, 0], Gang(2, 1), 0b1001) == []
+    assert UNITS.choose([0, 1], Gang(2, 1), 0b1111) == [1, 2]
 
 
 def test_a_gang_takes_the_first_rack_that_has_room_and_others_only_if_it_merely_prefers_one() -> None:

@@ -8,17 +8,28 @@ import msgspec
 import pytest
 
 from volery.conformance.cases import trace_of
-from volery.core.capabilities import GangPlacement
+from volery.core.capabilities import GangPlacement, Resumption
 from volery.core.component import Component, Deployment
 from volery.core.errors import InputError
 from volery.core.events import Event, JobDone, Submit
 from volery.core.gangs import with_gangs
-from volery.core.model import PREFERS_RACK, REQUIRES_RACK, SECOND, Address, Cluster, Task, Time
+from volery.core.model import (
+    NEVER,
+    PREFERS_RACK,
+    REQUIRES_RACK,
+    SECOND,
+    Address,
+    Cluster,
+    Task,
+    Time,
+    Variability,
+)
 from volery.core.records import Records
 from volery.core.trace import NO_GANG, Trace
 from volery.roles.node import Completed, Kill, Launch, with_nodes
 from volery.sim import Deadlock, Network, Options, simulate
 from volery.sim.execution import BrokenRule
+from volery.sim.network import MessageFaultRates
 
 MS = 1_000
 
@@ -131,6 +142,20 @@ def test_a_member_that_is_killed_while_it_waits_has_not_run() -> None:
     assert records.held_us == {0: 1_500_000, 1: 500_000, 2: 500_000}
 
 
+def test_a_member_that_is_killed_while_it_waits_takes_nothing_from_its_duration() -> None:
+    cluster = msgspec.structs.replace(Cluster.uniform(3), variability=Variability(0, SECOND, 300))
+    for resumption in (Resumption(checkpoint_us=SECOND), Resumption(preempted=True)):
+        records = simulate(
+            built(Ending(0, SECOND + SECOND // 2, gap_us=SECOND), 3, resumption),
+            gangs((0, [5, 5, 5])),
+            cluster,
+            network=Network(delay_us=0),
+            options=Options(may_hold=True),
+        )
+        assert list(records.start_us) == [2_500_000] * 3
+        assert min(records.finish_us) > 6 * SECOND
+
+
 def test_only_members_that_have_not_finished_run_again() -> None:
     records = played(gangs((0, [1, 5, 5])), Ending(1, 2 * SECOND))
     assert list(records.start_us) == [0, 3 * SECOND, 3 * SECOND]
@@ -155,6 +180,11 @@ def test_gangs_that_wait_for_each_other_are_a_deadlock_and_the_error_names_what_
     with pytest.raises(Deadlock, match=r"2 gangs hold 2 machines and wait for more, since 0 us") as deadlock:
         played(trace, Half(0, places))
     assert "job 0 holds machines 0 for 1 of 2 tasks; job 1 holds machines 1 for 1 of 2 tasks" in str(deadlock.value)
+
+
+def test_a_run_that_loses_messages_may_end_with_members_that_wait() -> None:
+    records = played(gangs((0, [1, 1])), Half(0), faults=MessageFaultRates(repeat=0.001))
+    assert list(records.answered_us) == [NEVER]
 
 
 class Half(OneByOne):
@@ -236,15 +266,23 @@ def test_a_gang_that_is_larger_than_any_rack_is_refused_if_it_requires_one(nodes
 @pytest.mark.parametrize(
     ("nodes", "problem"),
     [
-        (0, "a gang of 7 tasks, and the empty cluster holds 6 of them at once"),
+        (0, r"job 0 \(from 0, by time of submission\) is a gang of 7 tasks, and the empty cluster holds 6"),
         (2, "on 2 machines, 4 at most on each, and the empty cluster holds 4"),
         (4, "on 4 machines, 2 at most on each, and the empty cluster holds 0"),
     ],
 )
 def test_a_gang_that_is_larger_than_the_cluster_is_refused(nodes: int, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        played_on(Cluster.uniform(3, slots=2), gangs((0, [1] * 7), nodes=nodes))
+        simulate(built(OneByOne(0), 3, GangPlacement()), gangs((0, [1] * 7), nodes=nodes), Cluster.uniform(3, slots=2))
 
 
-def played_on(cluster: Cluster, trace: Trace) -> Records:
-    return simulate(built(OneByOne(0), len(cluster.slots)), trace, cluster, options=Options(may_hold=True))
+def test_shapes_do_not_count_where_members_are_placed_one_by_one() -> None:
+    workload = gangs((0, [1] * 4), nodes=4)
+    assert list(played_on(Cluster.uniform(2, slots=2), workload, {2: 0, 3: 1}).start_us) == [0] * 4
+    with pytest.raises(InputError, match=r"on 4 machines, 1 at most on each, .* as tasks \(--gangs task\)"):
+        simulate(built(OneByOne(0), 2, GangPlacement()), workload, Cluster.uniform(2, slots=2))
+
+
+def played_on(cluster: Cluster, trace: Trace, places: dict[int, int] | None = None) -> Records:
+    deployment = built(OneByOne(0, places), len(cluster.slots))
+    return simulate(deployment, trace, cluster, network=Network(delay_us=0), options=Options(may_hold=True))

@@ -96,6 +96,13 @@ def test_a_limit_in_which_no_job_can_run_is_refused_by_line_where_it_would_count
         load_trace(own)
 
 
+def test_a_limit_of_a_job_that_is_not_replayed_stops_no_run(tmp_path: Path) -> None:
+    log = swf(tmp_path / "log.swf", (100, 60), (50, 60), (0, 0), (100, 0))
+    assert load_workload(log, limits="enforce", job_count=2)[0].job_count == 2
+    with pytest.raises(InputError, match=r"log\.swf:4: the limit is 0 s"):
+        load_workload(log, limits="enforce", job_count=4)
+
+
 def test_a_limit_that_is_no_number_is_refused_by_line(tmp_path: Path) -> None:
     log = swf(tmp_path / "log.swf", (100, 60), (100, "long"))
     with pytest.raises(InputError, match=r"log\.swf:3: .*'long'; mend or delete the row"):

@@ -194,6 +194,26 @@ def test_rows_of_a_table_state_gangs_and_their_shapes(tmp_path: Path) -> None:
     assert not states_gangs(str(path))
 
 
+def test_a_job_is_submitted_to_the_partition_that_its_first_row_names(tmp_path: Path) -> None:
+    rows = [
+        TaskRow("a", "0", None, 0, None, None, 5),
+        TaskRow("a", "1", None, 0, None, None, 5, partition="gpu"),
+        TaskRow("b", "0", None, 1, None, None, 5),
+    ]
+    path = tmp_path / "t.parquet"
+    write_rows(path, rows)
+    trace = load_trace(path)
+    assert trace.partition == ("gpu", "")
+    (submit,) = trace.submission(0)
+    assert isinstance(submit, Submit)
+    assert submit.job.partition == "gpu"
+
+    write_rows(path, [msgspec.structs.replace(row, partition=None) for row in rows])
+    plain = load_trace(path)
+    assert not plain.partition
+    assert plain.digest() != trace.digest()
+
+
 def write_rows(path: Path, rows: list[TaskRow]) -> None:
     with table_output(path, force=True) as table:
         for batch in batches(rows):

@@ -28,7 +28,7 @@ from volery.architectures.hydra.recovery import Registration, Registrations
 from volery.architectures.hydra.router import Router, Routing
 from volery.architectures.hydra.store import Generating, PolicyGenerator, StateStore
 from volery.core.bounds import Components, Count, Milliseconds, Parameters, Period, PositiveCount, Seconds, param
-from volery.core.capabilities import CrashRecovery
+from volery.core.capabilities import ClusterParts, CrashRecovery, GangPlacement
 from volery.core.component import Architecture, Component, Conformance, Deployment, role_of, sent_by
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Time
@@ -78,10 +78,12 @@ def build(cluster: Cluster, config: HydraConfig, streams: Streams) -> Deployment
     resource_managers = [rm_of(subcluster.number) for subcluster in layout.subclusters]
     addresses = [*layout.routers, STORE, GPG, *layout.proxies, *resource_managers, *machines]
     entries = layout.routers
+    parts = ClusterParts(tuple([sub.part for sub in layout.subclusters]))
+    placement = GangPlacement(parts=lambda _: parts, remedy="give fewer sub-clusters (subclusters), or leave it out")
 
     if not config.reliable:
         components = {address: builder.component(address, 0) for address in addresses}
-        return Deployment(components, machines, lambda job: entries[job % len(entries)])
+        return Deployment(components, machines, lambda job: entries[job % len(entries)], capabilities=(placement,))
 
     linking = Linking(MESSAGES)
 
@@ -95,7 +97,7 @@ def build(cluster: Cluster, config: HydraConfig, streams: Streams) -> Deployment
         {address: linked(address, 0) for address in addresses},
         machines,
         lambda job: entries[job % len(entries)],
-        capabilities=(CrashRecovery(linked, tuple(watches), _us(config.detection_s)),),
+        capabilities=(CrashRecovery(linked, tuple(watches), _us(config.detection_s)), placement),
     )
 
 
@@ -257,5 +259,10 @@ HYDRA = Architecture(
         },
         immediate={"node_heartbeat_s": 0.0, "am_heartbeat_s": 0.0},
     ),
-    features={"constraints": "", "users": "queues or routing=hash", "locality": "split=locality or routing=locality"},
+    features={
+        "constraints": "",
+        "gangs": "",
+        "users": "queues or routing=hash",
+        "locality": "split=locality or routing=locality",
+    },
 )

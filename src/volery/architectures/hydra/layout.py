@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
 from random import Random
 
 from volery.architectures.hydra.messages import Directory
 from volery.core.errors import InputError
-from volery.core.model import Address, Cluster, split_evenly
+from volery.core.model import Address, Cluster, Gang, split_evenly
+from volery.policies.gangs import UnitGangs
 from volery.policies.match import Anchors, Matches
 
 WHOLE = 1000
@@ -32,6 +37,33 @@ class SubCluster:
         self.slots = [cluster.slots[machine] for machine in machines]
         self.seat_of = {machine: seat for seat, machine in enumerate(machines)}
         self.matches = Matches(self.constraints, anchors, count)
+
+    @cached_property
+    def part(self) -> Cluster:
+        """The machines, as a cluster."""
+        return Cluster(tuple(self.constraints), tuple(self.slots), "sub-cluster")
+
+    @cached_property
+    def _unit_gangs(self) -> UnitGangs:
+        units = [seat for seat, slots in enumerate(self.slots) for _ in range(slots)]
+        constraints = [self.constraints[seat] for seat in units]
+        return UnitGangs(Matches(constraints, Anchors(constraints)), units)
+
+    @cached_property
+    def _first_units(self) -> list[int]:
+        return list(accumulate(self.slots, initial=0))
+
+    def seats_for(self, needs: Sequence[int], shape: Gang, slots: Mapping[int, int]) -> list[int]:
+        """The seat of each container of a gang; nothing: there is no room for all.
+
+        Args:
+            needs: Constraint set of each.
+            shape: Machines over which they are spread.
+            slots: Seat -> slots that may be taken there.
+        """
+        units = sum([(1 << count) - 1 << self._first_units[seat] for seat, count in slots.items()])
+        chosen = self._unit_gangs.choose(needs, shape, units)
+        return [bisect_right(self._first_units, unit) - 1 for unit in chosen]
 
 
 class Layout:
@@ -63,10 +95,21 @@ class Layout:
         self.proxies = [f"proxy/{number}/{place}" for number in range(count) for place in range(proxies)]
 
         self._reach: dict[int, tuple[int, ...]] = {}
+        self._holding: dict[tuple[tuple[tuple[int, int], ...], Gang], tuple[int, ...]] = {}
 
     def host(self, job: int, home: int) -> Address:
         """The proxy beside which the application master of a job stands."""
         return f"proxy/{home}/{job % self.proxies_each}"
+
+    def holding(self, needs: Sequence[int], shape: Gang) -> tuple[int, ...]:
+        """The sub-clusters of which the empty machines hold a gang."""
+        key = tuple(sorted(Counter(needs).items())), shape
+        if key not in self._holding:
+            if len(self._holding) >= REACH_MAX:
+                self._holding.clear()
+            whole = [sub.seats_for(needs, shape, dict(enumerate(sub.slots))) for sub in self.subclusters]
+            self._holding[key] = tuple([number for number, seats in enumerate(whole) if seats])
+        return self._holding[key]
 
     def reach(self, mask: int) -> tuple[int, ...]:
         """The sub-clusters that have machines which satisfy a constraint set."""

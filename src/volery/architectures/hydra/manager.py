@@ -7,17 +7,19 @@ application masters, which stand beside their proxies.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import Final
 
 import msgspec
 
+from volery.architectures.hydra.gangs import GrantedGang, SubClusterGangs
 from volery.architectures.hydra.layout import STORE, SubCluster
 from volery.architectures.hydra.messages import (
     Container,
     ContainerRequest,
     Entitle,
+    GangRequest,
     Grant,
     Held,
     Load,
@@ -32,6 +34,7 @@ from volery.core.model import NEVER, Address, JobId, Task, Time
 from volery.core.port import Port, Problem
 from volery.policies.fairness.drf import WeightedDrf
 from volery.policies.fairness.queue import FairQueue
+from volery.policies.match import positions
 from volery.roles.node import Heartbeats
 from volery.roles.recovery.channel import Renewed
 
@@ -112,6 +115,8 @@ class ResourceManager(Component):
         self._waiting = 0
         self._granted: dict[Address, list[Container]] = {}
         self._granted_seats = 0
+        self._gangs: SubClusterGangs | None = None
+        self._grant: Callable[[JobRequests, Task, int], None] = self._grant_container
         self._sending_at: Time = NEVER
         self._grants_sent: dict[Address, int] = {}
         self._deciding = False
@@ -180,6 +185,47 @@ class ResourceManager(Component):
         self._forget(message.job)
         self.settle(now)
 
+    def on_gang_request(self, message: GangRequest, source: Address, now: Time) -> None:
+        """Queue a gang, or forget it; from the first one on, free slots are offered to gangs in turn first."""
+        if message.number <= self._last_number_of.get(source, 0):
+            return
+        self._last_number_of[source] = message.number
+        if self._gangs is None:
+            self._gangs = SubClusterGangs(self._sub, self)
+            self._grant = self._grant_in_turn
+
+        self._gangs.request(message, source, self._queue_of(message.user))
+        self._forget(message.job)
+        self.settle(now)
+
+    def want_gang(self, gang: GrantedGang, change: int) -> None:
+        """Let a gang wait as one request of its queue, or no longer."""
+        application = self._applications.get(gang.job)
+        if application is None:
+            application = self._applications[gang.job] = JobRequests(gang.proxy, gang.queue)
+            self._queue.belongs(gang.job, gang.queue)
+        self._want(application, gang.job, gang.common, change)
+
+    def usable_slots(self, seats: int) -> dict[int, int]:
+        """Free slots of those of these machines that are in use."""
+        return {seat: self._idle[seat] for seat in positions(self._free_seats & self._usable_seats & seats)}
+
+    def keep(self, seat: int, slots: int) -> None:
+        """Take free slots for a gang; below zero: give them back."""
+        self._idle[seat] -= slots
+        self._idle_count -= slots
+        self._free_seats = self._free_seats & ~(1 << seat) | (self._idle[seat] > 0) << seat
+
+    def grant_member(self, gang: GrantedGang, need: int, seat: int) -> None:
+        """Grant a container of a gang."""
+        self._grant_container(JobRequests(gang.proxy, gang.queue), Task(0, gang.job, need), seat)
+
+    def _grant_in_turn(self, application: JobRequests, request: Task, seat: int) -> None:
+        """Grant a container, or let the gang have its turn that has waited in this place."""
+        assert self._gangs is not None, "there are gangs"
+        if not self._gangs.begins(request.job):
+            self._grant_container(application, request, seat)
+
     def _want(self, application: JobRequests, job: JobId, mask: int, count: int) -> None:
         """Change what a job wants; the places in the queue of what it does not want stay until they are reached."""
         count_before = application.wanted.get(mask, 0)
@@ -223,6 +269,8 @@ class ResourceManager(Component):
 
     def _serve(self, seat: int, now: Time) -> None:
         """Grant what the machine has free, to the queues in turn."""
+        if self._gangs is not None:
+            self._gangs.keep()
         grant_count = 0
 
         while self._idle[seat] and self._wanted:
@@ -244,7 +292,7 @@ class ResourceManager(Component):
             self._deciding = True
             self._port.compute(DECIDED, Problem(int, grant_count, grant_count * self._setting.decision_us))
 
-    def _grant(self, application: JobRequests, request: Task, seat: int) -> None:
+    def _grant_container(self, application: JobRequests, request: Task, seat: int) -> None:
         self._last_id += 1
         container = Container(
             self._last_id, self._sub.machines[seat], self._terms[seat], request.job, request.constraints
@@ -318,9 +366,13 @@ class ResourceManager(Component):
 
     def use(self, seats: int) -> None:
         self._usable_seats = seats
+        if self._gangs is not None:
+            self._gangs.lose(self._sub.matches.every & ~seats)
 
     def vacate(self, seat: int) -> None:
         """Take back all containers on a machine."""
+        if self._gangs is not None:
+            self._gangs.lose(1 << seat)
         machine = self._sub.machines[seat]
         for number in [number for number, hold in self._containers.items() if hold.container.machine == machine]:
             self._give_back(number)
@@ -368,6 +420,10 @@ class ResourceManager(Component):
 
     def settle(self, now: Time) -> None:
         """End a change: send grants, wait for the next heartbeat, and let a report be due."""
+        if self._gangs is not None:
+            self._gangs.keep()
+            if self._beats is None:
+                self._serve_free(tuple(self._masks), now)
         if self._granted and not self._deciding:
             am_beats = self._setting.am_beats
             if am_beats is None:
@@ -458,8 +514,12 @@ class ResourceManager(Component):
 
         for hold in self._containers.values():
             idle[self._sub.seat_of[hold.container.machine]] -= 1
+        for seat, count in self._gangs.kept_slots.items() if self._gangs is not None else ():
+            idle[seat] -= count
         for seat, count in enumerate(idle):
             free |= (count > 0) << seat
+        if self._gangs is not None:
+            self._gangs.check()
 
         assert sum(idle) == self._idle_count, "the count of free slots"
         assert (idle, free) == (self._idle, self._free_seats), "slots neither free nor in a container"
@@ -484,11 +544,14 @@ class ResourceManager(Component):
     def check_rest(self) -> None:
         assert self._idle == self._sub.slots, "containers are left"
         assert not self._applications, "applications are left"
+        if self._gangs is not None:
+            self._gangs.check_rest()
         assert not self._granted, "grants are left"
         assert self._usable_seats == self._sub.matches.every, "machines are not in use"
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         ContainerRequest: on_container_request,
+        GangRequest: on_gang_request,
         Vacated: on_vacated,
         Release: on_release,
         Entitle: on_entitle,

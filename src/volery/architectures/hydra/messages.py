@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from volery.core.model import Job, JobId, Message, Task, TaskId
+from volery.core.model import Gang, Job, JobId, Message, Task, TaskId
 
 
 class Locate(Message, frozen=True):
@@ -43,6 +43,21 @@ class ContainerRequest(Message, frozen=True):
     user: str
     masks: tuple[int, ...]
     counts: tuple[int, ...]
+
+
+class GangRequest(Message, frozen=True):
+    """Proxy > resource manager: these containers for a job, all in one grant; none: they are not wanted any more.
+
+    Args:
+        needs: Mask of each container.
+        shape: Machines over which the containers are spread.
+    """
+
+    number: int
+    job: JobId
+    user: str
+    needs: tuple[int, ...]
+    shape: Gang
 
 
 class Container(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -7,20 +7,22 @@ is asked of others, and when its resource manager begins anew it is asked again.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from volery.architectures.hydra.gangs import NOBODY, ApplicationGang
 from volery.architectures.hydra.layout import Layout, Membership, rm_of, sub_of_rm
 from volery.architectures.hydra.messages import (
     Completed,
     Container,
     ContainerRequest,
     Directory,
+    GangRequest,
     Grant,
     Hosted,
     Kill,
@@ -32,9 +34,9 @@ from volery.architectures.hydra.messages import (
 )
 from volery.core.component import Component, role_of, sent_to
 from volery.core.events import Cancel, Counted, JobAccepted, JobDone, MoreTasks, Submit
-from volery.core.model import Address, JobId, Task, TaskId, Time
+from volery.core.model import Address, Gang, JobId, Task, TaskId, Time
 from volery.roles.recovery.channel import Renewed
-from volery.roles.submission import JobLedger
+from volery.roles.submission import GangChunks, GatheredGang, JobLedger, refuse_gang
 
 
 class StartedContainer(NamedTuple):
@@ -85,6 +87,7 @@ class Application(msgspec.Struct, eq=False):
         asked: Sub-cluster and constraint set -> containers asked for there that have not come.
         attempts: The next attempt of tasks that have to begin again.
         near: Sub-cluster of the input of tasks, where that is asked for.
+        gang: Gang that the tasks form; None: each task runs for itself.
     """
 
     user: str
@@ -93,6 +96,7 @@ class Application(msgspec.Struct, eq=False):
     running: dict[TaskId, StartedContainer] = {}
     attempts: dict[TaskId, int] = {}
     near: dict[TaskId, int] = {}
+    gang: ApplicationGang | None = None
 
     def wait_count(self, mask: int) -> int:
         line = self.waiting.get(mask)
@@ -166,6 +170,27 @@ class Splitter:
             return dict.fromkeys(candidates, count)
         return proportional(count, candidates, membership.weights, membership.headroom, self._alpha)
 
+    def whole(self, needs: Sequence[int], shape: Gang, home: int) -> int:
+        """The sub-cluster to ask for all containers of a gang: of those that hold it the one with most headroom.
+
+        What is asked counts against its headroom until the next report.
+
+        Args:
+            needs: Constraint set of each container.
+            shape: Machines over which they are spread.
+            home: Home of the job, which comes first where headroom is equal, and with the policy of this name.
+        """
+        membership = self._membership
+        holding = self._layout.holding(needs, shape)
+        if self._policy == "home" and home in holding and membership.active[home]:
+            return home
+
+        headroom = membership.headroom
+        sub = max(membership.usable(holding), key=lambda sub: (headroom.get(sub, 0), sub == home, -sub))
+        if sub in headroom:
+            headroom[sub] = max(0, headroom[sub] - len(needs))
+        return sub
+
 
 class Proxy(Component):
     """Hosts the application masters of some jobs of its sub-cluster."""
@@ -181,6 +206,7 @@ class Proxy(Component):
 
     def start(self, now: Time) -> None:
         self._jobs = JobLedger(self._port.send)
+        self._chunks = GangChunks()
 
     def on_hosted(self, message: Hosted, source: Address, now: Time) -> None:
         """Start an application master, which asks for containers at once.
@@ -197,12 +223,65 @@ class Proxy(Component):
             if 0 <= first < len(job.tasks) and job.task_count == self._jobs.announced(job.id):
                 self.on_more_tasks(MoreTasks(job.id, first, job.tasks[first:], (), job.replicas[first:]), source, now)
         elif self._jobs.is_open(job.id):
-            self._applications[job.id] = Application(job.user)
-            self._add(job.id, tasks, job.replicas)
+            application = self._applications[job.id] = Application(job.user)
+            if job.gang is not None:
+                application.gang = ApplicationGang(job.gang)
+                self._add_gang(application, self._chunks.begin(job, tasks))
+            else:
+                self._add(job.id, tasks, job.replicas)
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
-        if tasks := self._jobs.more(message):
+        tasks = self._jobs.more(message)
+        if message.job in self._chunks:
+            self._add_gang(self._applications[message.job], self._chunks.add(message.job, tasks))
+        elif tasks:
             self._add(message.job, tasks, message.replicas)
+
+    def _add_gang(self, application: Application, gang: GatheredGang | None) -> None:
+        """Ask for containers for a gang whose tasks have all come; report one that no sub-cluster holds."""
+        if gang is None:
+            return
+        if self._layout.holding([task.constraints for task in gang.tasks], gang.shape):
+            self._want_gang(gang.job, application, gang.tasks)
+        else:
+            refuse_gang(gang, self._jobs, self._port)
+            self._close_if_done(gang.job)
+
+    def _want_gang(self, job: JobId, application: Application, tasks: Iterable[Task]) -> None:
+        """Take members back; when no other has a container, ask for all, else end those that run."""
+        gang = application.gang
+        assert gang is not None, "it is a gang"
+        gang.returned_tasks.update((task.id, task) for task in tasks)
+
+        if application.running:
+            for running in application.running.values() if not gang.is_recalled else ():
+                self._port.send(f"node/{running.machine}", Kill(running.task.id, running.attempt))
+            gang.is_recalled = True
+            return
+
+        gang.is_recalled = False
+        for task in gang.returned_tasks.values():
+            application.waiting.setdefault(task.constraints, TaskLine()).push(task, NOWHERE)
+        gang.returned_tasks = {}
+        self._ask_for_gang(job, application, gang)
+
+    def _ask_for_gang(self, job: JobId, application: Application, gang: ApplicationGang) -> None:
+        """Ask one sub-cluster for all containers of a gang."""
+        counts = {mask: line.length for mask, line in application.waiting.items()}
+        needs = tuple(Counter(counts).elements())
+        # Where others have finished, the rest may be too few for all machines of the shape.
+        shape = msgspec.structs.replace(gang.shape, nodes=min(gang.shape.nodes, len(needs)))
+        gang.asked_sub = sub = self._splitter.whole(needs, shape, self._home)
+        application.asked = {(sub, mask): count for mask, count in counts.items()}
+        self._port.send(rm_of(sub), GangRequest(self._next(rm_of(sub)), job, application.user, needs, shape))
+
+    def _forget_gang(self, job: JobId, application: Application, gang: ApplicationGang) -> None:
+        """Want the containers of a gang no longer that were asked for."""
+        if gang.asked_sub != NOBODY:
+            address = rm_of(gang.asked_sub)
+            self._port.send(address, GangRequest(self._next(address), job, application.user, (), gang.shape))
+        gang.asked_sub = NOBODY
+        application.asked = {}
 
     def _add(self, job: JobId, tasks: tuple[Task, ...], replicas: tuple[tuple[int, ...], ...]) -> None:
         application = self._applications[job]
@@ -226,6 +305,10 @@ class Proxy(Component):
 
     def _want(self, job: JobId, application: Application, tasks: list[Task]) -> None:
         """Let tasks wait, and ask for containers for them."""
+        if application.gang is not None:
+            self._want_gang(job, application, tasks)
+            return
+
         kinds: dict[tuple[int, int], int] = {}
         for task in tasks:
             mask = task.constraints
@@ -290,6 +373,7 @@ class Proxy(Component):
             if application is not None:
                 changed_requests[container.job, container.mask] = None
 
+        self._note_whole(changed_requests, sub)
         if unused_containers:
             self._port.observe(Counted("containers_released", len(unused_containers)))
             self._port.send(source, Release(tuple(unused_containers)))
@@ -322,12 +406,25 @@ class Proxy(Component):
         self._port.send(node, Start(self._next(node), container, application.user, task, attempt))
         return True
 
+    def _note_whole(self, requests: Iterable[tuple[JobId, int]], sub: int) -> None:
+        """Note the gangs whose containers have come; those that were asked of another sub-cluster are not wanted."""
+        for job in dict.fromkeys([job for job, _ in requests]):
+            application = self._applications[job]
+            gang = application.gang
+            if gang is not None and not application.waiting and gang.asked_sub != NOBODY:
+                gang.asked_sub = NOBODY if gang.asked_sub == sub else gang.asked_sub
+                self._forget_gang(job, application, gang)
+
     def _want_fewer(self, requests: dict[tuple[JobId, int], None]) -> None:
         """No sub-cluster is asked for more containers than tasks wait."""
         changes: dict[JobId, dict[int, dict[int, int]]] = {}
 
         for job, mask in requests:
             application = self._applications[job]
+            if application.gang is not None:
+                if not application.waiting:
+                    self._forget_gang(job, application, application.gang)
+                continue
 
             wait_count = application.wait_count(mask)
             for sub in self._layout.reach(mask):
@@ -348,8 +445,11 @@ class Proxy(Component):
         if message.killed and job not in self._jobs.cancelled:
             self._retry(job, [message.task])
         else:
-            del self._applications[job].running[message.task]
+            application = self._applications[job]
+            del application.running[message.task]
             self._jobs.finished(job)
+            if application.gang is not None and application.gang.returned_tasks:
+                self._want_gang(job, application, ())
             self._close_if_done(job)
 
     def on_refused(self, message: Refused, source: Address, now: Time) -> None:
@@ -418,7 +518,7 @@ class Proxy(Component):
         for job, application in self._applications.items():
             changes: dict[int, dict[int, int]] = {}
 
-            for mask in application.waiting:
+            for mask in application.waiting if application.gang is None else ():
                 wait_count = application.wait_count(mask)
 
                 part = self._splitter.split(mask, wait_count, self._home).get(sub, 0)
@@ -432,6 +532,12 @@ class Proxy(Component):
         """Split again what was asked of a sub-cluster, which may still have the request and has to drop it then."""
         for job, application in self._applications.items():
             changes: dict[int, dict[int, int]] = {}
+            if application.gang is not None:
+                if application.gang.asked_sub == sub:
+                    application.gang.asked_sub = sub if has_request else NOBODY
+                    self._forget_gang(job, application, application.gang)
+                    self._ask_for_gang(job, application, application.gang)
+                continue
             for asked_sub, mask in [key for key in application.asked if key[0] == sub]:
                 count = application.asked[asked_sub, mask]
                 # A lost one may still have the request, and is to drop it then; a restarted one has none.
@@ -462,8 +568,11 @@ class Proxy(Component):
         for running in application.running.values():
             self._port.send(f"node/{running.machine}", Kill(running.task.id, running.attempt))
 
-        dropped_count = sum(waiting.length for waiting in application.waiting.values())
+        dropped_count = sum(waiting.length for waiting in application.waiting.values()) + self._chunks.drop(job)
         application.waiting.clear()
+        if application.gang is not None:
+            dropped_count += len(application.gang.returned_tasks)
+            application.gang.returned_tasks = {}
 
         if dropped_count:
             self._jobs.finished(job, dropped_count)
@@ -504,6 +613,6 @@ class Proxy(Component):
     }
     sends = (
         sent_to("router", JobAccepted, JobDone)
-        | sent_to("rm", ContainerRequest, Release)
+        | sent_to("rm", ContainerRequest, GangRequest, Release)
         | sent_to("node", Start, Kill)
     )

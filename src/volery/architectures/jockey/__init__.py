@@ -24,6 +24,7 @@ from volery.architectures.jockey.rehearsal import RehearsalSetting
 from volery.architectures.jockey.scheduler import Scheduler
 from volery.architectures.jockey.stages import Indicator
 from volery.core.bounds import ROUNDS_MAX, Parameters, Period, PositiveCount, PositiveRatio, Seconds, param
+from volery.core.capabilities import GangPlacement
 from volery.core.component import Architecture, Conformance, Deployment, Learning, Simulate
 from volery.core.model import SECOND, Cluster
 from volery.core.records import Records
@@ -64,7 +65,8 @@ def build(cluster: Cluster, config: JockeyConfig, streams: Streams) -> Deploymen
         InputError: the utility is no curve.
     """
     setting = _setting(cluster, config)
-    return with_nodes(cluster, SCHEDULER, Scheduler(cluster, setting, config.models, spare=config.spare))
+    scheduler = Scheduler(cluster, setting, config.models, spare=config.spare)
+    return with_nodes(cluster, SCHEDULER, scheduler).replaced(GangPlacement())
 
 
 def _grid(config: JockeyConfig, tokens: int) -> tuple[int, ...]:
@@ -123,6 +125,6 @@ JOCKEY = Architecture(
     stages=STAGES,
     build=build,
     conformance=Conformance(hops=2, tolerates=frozenset({"duplication"})),
-    features={"constraints": "", "deadlines": "", "users": "models", "dependencies": ""},
+    features={"constraints": "", "deadlines": "", "users": "models", "dependencies": "", "gangs": ""},
     capabilities=(Learning("models", LEARNED_BY, learn),),
 )

@@ -297,6 +297,10 @@ class ControlledJob:
 
         self.wanted = math.ceil(self._tokens)
 
+    def within(self, tokens: int) -> int:
+        """The tokens that it takes of so many that are free."""
+        return min(self.wanted, tokens)
+
     def control(self, now: Time) -> None:
         """Choose again after a period."""
         if self._setting.control != "adaptive":
@@ -376,7 +380,7 @@ class ControlledJob:
         loop = self._setting.loop
         time_left = self._model_now()
 
-        steps = (0, *[tokens for tokens in loop.grid if tokens < self.wanted], self.wanted)
+        steps = self._steps()
         smallest = loop.grid[0]
         # A job without tokens would never end; its time with the smallest allocation, per token, stands for that.
         times_left = [time_left(smallest) * smallest, *[time_left(tokens) for tokens in steps[1:]]]
@@ -386,6 +390,29 @@ class ControlledJob:
             self._curve.at(loop.forecast_us(elapsed_us, time_left_us) + loop.dead_us) for time_left_us in times_left
         ]
         return TokenClaim(steps, tuple(worth))
+
+    def _steps(self) -> tuple[int, ...]:
+        """The allocations that it may be given."""
+        return (0, *[tokens for tokens in self._setting.loop.grid if tokens < self.wanted], self.wanted)
+
+
+class ControlledGang(ControlledJob):
+    """A job with a deadline whose tasks run only together: it is guaranteed a token for each of them, or none."""
+
+    def begin(self, now: Time) -> None:
+        self.wanted = len(self._stage)
+
+    def within(self, tokens: int) -> int:
+        return self.wanted if self.wanted <= tokens else 0
+
+    def control(self, now: Time) -> None:
+        """Nothing: it runs on as many tokens as it has tasks, or waits."""
+
+    def deviates(self) -> bool:
+        return False
+
+    def _steps(self) -> tuple[int, ...]:
+        return 0, self.wanted
 
 
 def _scaled(stage: JobStage, factor: float, tasks: int) -> JobStage:

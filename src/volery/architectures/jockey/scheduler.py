@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from volery.architectures.jockey.control import ControlledJob, ControlSetting, arbitrated
+from volery.architectures.jockey.control import ControlledGang, ControlledJob, ControlSetting, arbitrated
 from volery.architectures.jockey.profiles import JobModel
 from volery.architectures.jockey.rehearsal import rehearse
 from volery.core.component import Component, sent_to
-from volery.core.events import Allotted, Cancel, Computed, Counted, MoreTasks, Submit, TimerFired
-from volery.core.model import NEVER, Address, Cluster, JobId, Task, TaskId, Time
+from volery.core.events import GANG_TASKS_REFUSED, Allotted, Cancel, Computed, Counted, MoreTasks, Submit, TimerFired
+from volery.core.model import NEVER, Address, Cluster, Gang, JobId, Task, TaskId, Time
 from volery.core.port import Problem
+from volery.policies.gangs import UnitGangs
 from volery.policies.match import Anchors, Matches, fewest_constraints_first
 from volery.roles.node import Completed, Kill, Launch
 from volery.roles.submission import ANSWERS, JobLedger, Workflow
@@ -47,11 +48,19 @@ class TokenHolder(msgspec.Struct, eq=False):
         self.lines.setdefault(task.constraints, deque()).append((number, task))
         self.waiting += 1
 
-    def first_fitting(self, idle: int, matches: Matches) -> tuple[Task, int] | None:
-        """Take the first ready task that some idle unit satisfies, with the first such unit; None: there is none."""
+    def gathered(self, tasks: Sequence[Task]) -> Sequence[Task]:
+        """The tasks that are to become ready now that these have come."""
+        return tasks
+
+    def lost(self, tasks: Sequence[Task], matches: Matches) -> set[TaskId]:
+        """Those of the tasks that no machine can run."""
+        return {task.id for task in tasks if not matches[task.constraints]}
+
+    def starts(self, idle: int, matches: Matches) -> Sequence[tuple[Task, int]]:
+        """Take the first ready task that some idle unit satisfies, with the first such unit; nothing: there is none."""
         first_numbers = [(line[0][0], mask) for mask, line in self.lines.items() if matches[mask] & idle]
         if not first_numbers:
-            return None
+            return ()
 
         _, mask = min(first_numbers)
         _, task = self.lines[mask].popleft()
@@ -60,7 +69,11 @@ class TokenHolder(msgspec.Struct, eq=False):
         self.waiting -= 1
 
         units = matches[mask] & idle
-        return task, (units & -units).bit_length() - 1
+        return ((task, (units & -units).bit_length() - 1),)
+
+    def kept_units(self, idle: int) -> int:
+        """The idle units that nobody whose turn is later may have, as nothing of this job can start."""
+        return 0
 
     def drop(self) -> int:
         """Forget all ready tasks; returns how many there were."""
@@ -71,12 +84,59 @@ class TokenHolder(msgspec.Struct, eq=False):
         return ready_count
 
 
+class GangHolder(TokenHolder, kw_only=True):
+    """A job whose tasks run only together: they start at one turn, and idle units that suit them are kept till then.
+
+    Attributes:
+        gang: Shape of the gang.
+        size: Number of its tasks.
+        units: Placement on the units of the cluster.
+        members: Tasks that have come and not started.
+    """
+
+    gang: Gang
+    size: int
+    units: UnitGangs
+    members: list[Task] = []
+
+    def push(self, number: int, task: Task) -> None:
+        self.waiting += 1
+
+    def gathered(self, tasks: Sequence[Task]) -> Sequence[Task]:
+        self.members += tasks
+        return self.members if len(self.members) == self.size else ()
+
+    def lost(self, tasks: Sequence[Task], matches: Matches) -> set[TaskId]:
+        return set() if self._choose(matches.every) else {task.id for task in tasks}
+
+    def starts(self, idle: int, matches: Matches) -> Sequence[tuple[Task, int]]:
+        started = list(zip(self.members, self._choose(idle), strict=False))
+        if started:
+            self.drop()
+        return started
+
+    def kept_units(self, idle: int) -> int:
+        return idle & self.units.suitable([task.constraints for task in self.members])
+
+    def _choose(self, units: int) -> list[int]:
+        return self.units.choose([task.constraints for task in self.members], self.gang, units)
+
+    def drop(self) -> int:
+        count = len(self.members)
+        self.waiting, self.members = 0, []
+        return count
+
+
 class Tokens:
     """Keeps the tokens of jobs and the slots of their tasks; a slot is a token.
 
     Jobs that run less than is guaranteed to them come first, then those that run least, by arrival where they are
     equal. A job of which no idle machine satisfies any ready task is passed over, and asked again whenever tokens are
-    handed out.
+    handed out. A gang that does not find enough idle machines is passed over, too, and later turns get none of those
+    that suit it: it starts when what runs there now has ended at the latest, but for jobs whose turns are earlier.
+
+    Attributes:
+        units: Placement of gangs.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -84,6 +144,7 @@ class Tokens:
         self._machine_of = [machine for machine in order for _ in range(cluster.slots[machine])]
         constraints = [cluster.constraints[machine] for machine in self._machine_of]
         self._matches = Matches(constraints, Anchors(cluster.constraints))
+        self.units = UnitGangs(self._matches, self._machine_of)
         self._idle = self._matches.every
         self._running: dict[TaskId, tuple[Task, TokenHolder, int, Time]] = {}
         self._turns: list[tuple[Key, TokenHolder]] = []
@@ -94,8 +155,9 @@ class Tokens:
         """The number of running tasks."""
         return len(self._running)
 
-    def possible(self, task: Task) -> bool:
-        return bool(self._matches[task.constraints])
+    def lost(self, holder: TokenHolder, tasks: Sequence[Task]) -> set[TaskId]:
+        """Those of a job's tasks that no machine can run; of a gang all, where the empty cluster does not hold it."""
+        return holder.lost(tasks, self._matches)
 
     def guarantee(self, holder: TokenHolder, tokens: int) -> None:
         holder.guaranteed = tokens
@@ -122,25 +184,30 @@ class Tokens:
     def handed_out(self, now: Time) -> Iterator[tuple[Task, int]]:
         """Tasks that start now, each with the number of its machine."""
         passed_over = []
+        kept_units = 0
         while self._idle and self._turns:
             key, holder = heapq.heappop(self._turns)
             # The holder has another key since; its turn by that one is in the heap as well.
             if holder.key is not key:
                 continue
 
-            start = holder.first_fitting(self._idle, self._matches)
+            starts = holder.starts(self._idle, self._matches)
             # None of its tasks fits an idle machine: it keeps its turn for the next time.
-            if start is None:
+            if not starts:
                 passed_over.append((key, holder))
+                kept_units |= (kept_now := holder.kept_units(self._idle))
+                self._idle ^= kept_now
                 continue
 
-            task, unit = start
-            self._idle ^= 1 << unit
-            self._running[task.id] = (task, holder, unit, now)
-            holder.running += 1
+            for task, unit in starts:
+                self._idle ^= 1 << unit
+                self._running[task.id] = (task, holder, unit, now)
+            holder.running += len(starts)
             self._queue(holder)
-            yield task, self._machine_of[unit]
+            for task, unit in starts:
+                yield task, self._machine_of[unit]
 
+        self._idle |= kept_units
         for turn in passed_over:
             heapq.heappush(self._turns, turn)
 
@@ -207,11 +274,19 @@ class Scheduler(Component):
 
         self._arrivals += 1
         has_deadline = job.deadline_us != NEVER
-        self._holders[job.id] = TokenHolder(job.id, self._arrivals, capped=has_deadline and not self._spare)
+        capped = has_deadline and not self._spare
+        self._holders[job.id] = (
+            TokenHolder(job.id, self._arrivals, capped=capped)
+            if job.gang is None
+            else GangHolder(
+                job.id, self._arrivals, capped=capped, gang=job.gang, size=job.task_count, units=self._tokens.units
+            )
+        )
         self._graphs[job.id] = Workflow()
 
         if has_deadline:
-            self._controlled[job.id] = ControlledJob(job, now, self._setting)
+            control = ControlledJob if job.gang is None else ControlledGang
+            self._controlled[job.id] = control(job, now, self._setting)
 
         self._take(job.id, tasks, job.parents, now)
 
@@ -221,18 +296,25 @@ class Scheduler(Component):
             self._take(message.job, tasks, message.parents, now)
 
     def _take(self, job: JobId, tasks: Sequence[Task], parents: Sequence[tuple[TaskId, ...]], now: Time) -> None:
+        holder = self._holders[job]
+        tasks = holder.gathered(tasks)
+
         # Tasks that fit no machine never finish, nor does what waits for them.
         graph = self._graphs[job]
-        ready = graph.add(tasks, parents, {task.id for task in tasks if not self._tokens.possible(task)})
+        lost = self._tokens.lost(holder, tasks)
+        if lost and isinstance(holder, GangHolder):
+            holder.drop()
+            self._port.observe(Counted(GANG_TASKS_REFUSED, len(lost)))
+        ready = graph.add(tasks, parents, lost)
 
-        self._tokens.ready(self._holders[job], ready)
+        self._tokens.ready(holder, ready)
 
         controlled = self._controlled.get(job)
         if controlled is not None and controlled.add(tasks, parents):
             controlled.know(self._models.get(controlled.user))
             controlled.begin(now)
             # The other jobs are asked when the period ends.
-            self._guarantee(job, min(controlled.wanted, self._free), now)
+            self._guarantee(job, controlled.within(self._free), now)
             self._tick(now)
 
         for task in tasks:

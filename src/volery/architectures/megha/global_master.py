@@ -309,10 +309,6 @@ class GlobalMaster(Component):
             request = Request(number, partition, batch, units, attempts, users, epoch, term)
             for address in addresses:
                 self._port.send(address, request)
-        self.was_requested(partition, tasks, places)
-
-    def was_requested(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
-        """Report tasks that were given these units."""
         if self.observer is not None:
             self.observer.requested(partition, tasks, places)
 
@@ -421,9 +417,7 @@ class GlobalMaster(Component):
             self.gangs.proceed(now)
 
     def _queued_count(self) -> int:
-        length = self.view.queue.length
-        if self.gangs is not None:
-            length += self.gangs.queued_count
+        length = self.view.queue.length + (0 if self.gangs is None else self.gangs.queued_count)
         return length + (0 if self.synchronous is None else self.synchronous.line.length)
 
     def _note(self, event: Event, source: Address, now: Time) -> None:

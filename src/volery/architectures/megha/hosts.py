@@ -14,6 +14,7 @@ from volery.roles.recovery.leases import RunningAttempt
 from volery.roles.submission import JobLedger
 
 if TYPE_CHECKING:
+    from volery.architectures.megha.gangs.reservations import GangReservations
     from volery.architectures.megha.shares.messages import Preempt
 
 
@@ -133,7 +134,13 @@ class ClusterHost(ClusterState, Protocol):
 
 
 class PairHost(ClusterHost, Protocol):
-    """A Local Master as the control of its nodes calls it, where it is one of a pair."""
+    """A Local Master as the control of its nodes calls it, where it is one of a pair.
+
+    Attributes:
+        gangs: Reservations for gangs; None: they do not start whole.
+    """
+
+    gangs: GangReservations | None
 
     def adopt(self, attempt: RunningAttempt) -> None:
         """Take account of an attempt that runs."""
@@ -149,9 +156,6 @@ class PairHost(ClusterHost, Protocol):
 
     def forget_update_request(self, gm: Address) -> None:
         """Drop the question of a GM that has asked for news of room."""
-
-    def forget_reservations(self, gm: Address) -> None:
-        """Give up what is reserved for gangs of a GM that has begun anew, or whose jobs have moved."""
 
     def forget_all(self) -> None:
         """Forget all attempts, all that is free and all that GMs have been sent."""

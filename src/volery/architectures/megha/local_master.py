@@ -393,11 +393,6 @@ class LocalMaster(Component):
         if self.gangs is not None:
             self.gangs.clear()
 
-    def forget_reservations(self, gm: Address) -> None:
-        """Give up what is reserved for gangs of a GM that has begun anew, or whose jobs have moved."""
-        if self.gangs is not None:
-            self.gangs.forget_gm(gm)
-
     def check(self) -> None:
         if self.pair is None or self.pair.opened:
             self.allocations.check()

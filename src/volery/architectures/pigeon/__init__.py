@@ -9,8 +9,8 @@ Deviates Idle lists are bit vectors: which of several equal idle workers runs a 
          which distributors use reported queue lengths (`reports_s`, see `balance`), nor for the weights of more than
          two types of jobs (see `queues`). The last worker of a group is its master's where `masters_per_worker` is set,
          and second masters take workers of their own; a master's work has a processor to itself, and does not end with
-         its worker. PigeonC, the constraint-aware version of Thiyyakat et al. (IoT 2023, section 4.2), is a preset. See
-         docs/papers.md.
+         its worker. PigeonC, the constraint-aware version of Thiyyakat et al. (IoT 2023, section 4.2), is a preset.
+         Gangs (GangTasks) are ours: see `gangs`. docs/papers.md has more.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from random import Random
 import msgspec
 
 from volery.architectures.pigeon.distributor import Deal, Distribution, Distributor
+from volery.architectures.pigeon.gangs import GangSupply, placement_in
 from volery.architectures.pigeon.groups import ConstraintCounting, Group, GroupSupply, MasterHosts, Power, divide
 from volery.architectures.pigeon.master import Master, Node
 from volery.architectures.pigeon.messages import MESSAGES, RECOVERY_MESSAGES
 from volery.architectures.pigeon.queues import WeightCounting
-from volery.architectures.pigeon.recovery import DistributorRecovery, MasterElection, MasterRecovery, pair_of, seats_of
-from volery.architectures.pigeon.succession import Candidacy, Election, GroupNode
+from volery.architectures.pigeon.recovery import MasterElection, MasterRecovery, pair_of, seats_of
+from volery.architectures.pigeon.resends import DistributorRecovery
+from volery.architectures.pigeon.succession import Candidacy, Election, GroupNode, GuardedWorker
 from volery.core.bounds import SECONDS_MAX, Components, Count, OptionalComponents, Parameters, Period, Seconds, param
-from volery.core.capabilities import CrashRecovery, Refusals
+from volery.core.capabilities import CrashRecovery, GangPlacement, Refusals
 from volery.core.component import Architecture, Component, Conformance, DeclaredCaptions, Deployment
 from volery.core.errors import InputError
 from volery.core.model import SECOND, Address, Cluster, Job, JobId, Task
@@ -39,7 +41,7 @@ from volery.policies.match import MatchPolicy
 from volery.roles.recovery.channel import Linking
 from volery.roles.recovery.election import PairElection
 from volery.roles.recovery.leadership import Leadership, Led
-from volery.roles.recovery.leases import GuardedNode, Lease
+from volery.roles.recovery.leases import Lease
 
 
 class PigeonConfig(Parameters, frozen=True):
@@ -135,7 +137,7 @@ def build(cluster: Cluster, config: PigeonConfig, streams: Streams) -> Deploymen
                 machines[node] = machine
                 components[node] = Node(address)
 
-    return Deployment(components, machines, builder.entry, capabilities=(_refusals(groups, config),))
+    return Deployment(components, machines, builder.entry, capabilities=_capabilities(groups, config))
 
 
 def _groups(cluster: Cluster, config: PigeonConfig) -> list[Group]:
@@ -144,8 +146,8 @@ def _groups(cluster: Cluster, config: PigeonConfig) -> list[Group]:
     return divide(cluster, group_count, config.group_sizes, config.reserved, hosts)
 
 
-def _refusals(groups: Sequence[Group], config: PigeonConfig) -> Refusals:
-    """Long tasks may not use reserved workers, and masters may take workers."""
+def _capabilities(groups: Sequence[Group], config: PigeonConfig) -> tuple[Refusals, GangPlacement]:
+    """Long tasks may not use reserved workers, masters may take workers, and a gang runs in one group."""
     of_short = {offered for group in groups for offered in group.in_order}
     of_long = {offered for group in groups for offered in group.in_order_for_long}
     cutoff_us = round(config.cutoff_s * SECOND)
@@ -154,7 +156,7 @@ def _refusals(groups: Sequence[Group], config: PigeonConfig) -> Refusals:
         allowed = of_short if job.estimate_us <= cutoff_us else of_long
         return all(task.constraints & ~offered for offered in allowed)
 
-    return Refusals(refuses)
+    return Refusals(refuses), placement_in(groups, cutoff_us)
 
 
 class PigeonBuilder:
@@ -163,6 +165,7 @@ class PigeonBuilder:
     def __init__(self, groups: list[Group], supply: GroupSupply, config: PigeonConfig, streams: Streams) -> None:
         self._groups = groups
         self._supply = supply
+        self._gangs = GangSupply(groups)
         self._config = config
         self._streams = streams
         self._distributors = [f"distributor/{number}" for number in range(config.distributors)]
@@ -181,6 +184,7 @@ class PigeonBuilder:
         """The distributor at an address."""
         return Distributor(
             self._supply,
+            self._gangs,
             distribution=self._config.distribution,
             deal=self._config.deal,
             cutoffs_us=[round(limit * SECOND) for limit in (self._config.cutoff_s, *self._config.longer_cutoffs_s)],
@@ -215,7 +219,8 @@ class PigeonBuilder:
         )
         components = {address: self._linked(address, 0) for address in [*self._distributors, *masters, *machines]}
         recovery = CrashRecovery(self._linked, watches, self._lease.detection_us)
-        return Deployment(components, machines, self.entry, capabilities=(recovery, _refusals(groups, self._config)))
+        capabilities = recovery, *_capabilities(groups, self._config)
+        return Deployment(components, machines, self.entry, capabilities=capabilities)
 
     def _linked(self, address: Address, incarnation: int) -> Component:
         """The component at an address, behind its link."""
@@ -226,8 +231,8 @@ class PigeonBuilder:
         if role == "distributor":
             return self.distributor(address, DistributorRecovery(self._seats))
         if role == "node":
-            node = GroupNode if self._config.candidates else GuardedNode
-            return node(self._seats[self._group_of[address]], self._lease, incarnation, sends_to_owner=True)
+            node = GroupNode if self._config.candidates else GuardedWorker
+            return node(self._seats[self._group_of[address]], self._lease, incarnation)
         number = int(numbers[0])
         group, seats = self._groups[number], self._seats[number]
 
@@ -269,6 +274,7 @@ CAPTIONS = {
     "GroupTasks": (
         "{sender} deals {tasks} to {receiver}, master of a group of machines; each group gets its part, however busy."
     ),
+    "GangTasks": "{sender} sends {tasks}, which run only together, to {receiver}: its group starts them at once.",
     "Launch": "{sender} has an idle machine in its group: it launches {tasks} on {receiver}.",
     "Completed": "{sender} tells {receiver} that {tasks} has finished; the machine is idle again.",
     "QueueLengths": "{sender} reports to {receiver} how many tasks wait in its queues.",
@@ -306,7 +312,7 @@ PIGEON = Architecture(
             "reports_s": (0.0, 0.3),
         },
     ),
-    features={"constraints": ""},
+    features={"constraints": "", "gangs": ""},
     capabilities=(DeclaredCaptions(CAPTIONS),),
 )
 

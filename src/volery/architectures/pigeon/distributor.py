@@ -8,9 +8,11 @@ from random import Random
 from typing import Literal
 
 from volery.architectures.pigeon.balance import QueueView
+from volery.architectures.pigeon.gangs import GangSupply
 from volery.architectures.pigeon.groups import GroupSupply
 from volery.architectures.pigeon.messages import (
     Completed,
+    GangTasks,
     GroupTasks,
     Lost,
     QueueLengths,
@@ -19,13 +21,13 @@ from volery.architectures.pigeon.messages import (
     Withdraw,
     Withdrawn,
 )
-from volery.architectures.pigeon.recovery import DistributorRecovery
+from volery.architectures.pigeon.resends import DistributorRecovery, SentGang
 from volery.core.component import Component, Sends, sent_to
 from volery.core.events import Cancel, MoreTasks, Submit
 from volery.core.model import Address, JobId, Task, TaskId, Time
 from volery.core.port import Port
 from volery.roles.recovery.leases import LeaderStatus, Result
-from volery.roles.submission import ANSWERS, JobLedger
+from volery.roles.submission import ANSWERS, GangChunks, GatheredGang, JobLedger, refuse_gang
 
 Distribution = Literal["even", "supply"]
 Deal = Literal["turns", "blocks"]
@@ -53,6 +55,7 @@ class Distributor(Component):
     def __init__(
         self,
         supply: GroupSupply,
+        gangs: GangSupply,
         *,
         distribution: Distribution,
         deal: Deal,
@@ -62,6 +65,7 @@ class Distributor(Component):
         reports_us: Time = 0,
     ) -> None:
         self._supply = supply
+        self._gangs = gangs
         totals = supply.cumulative(0, True)
         # An even deal is fair only where groups have the same number of units (Pigeon, section 6.2).
         has_equal_groups = all(total * supply.group_count == totals[-1] * (i + 1) for i, total in enumerate(totals))
@@ -91,16 +95,39 @@ class Distributor(Component):
 
     def start(self, now: Time) -> None:
         self._jobs = JobLedger(self._port.send)
+        self._chunks = GangChunks()
 
     def on_submit(self, message: Submit, source: Address, now: Time) -> None:
         """Distribute a job; tasks that fit no worker are reported and the others run."""
         tasks = self._jobs.admit(message, source, 0)
-        self._distribute(tasks, bisect_left(self._cutoffs_us, message.job.estimate_us), now)
+        if message.job.gang is None:
+            self._distribute(tasks, bisect_left(self._cutoffs_us, message.job.estimate_us), now)
+        elif tasks:
+            self._place_gang(self._chunks.begin(message.job, tasks))
 
     def on_more_tasks(self, message: MoreTasks, source: Address, now: Time) -> None:
         tasks = self._jobs.more(message)
-        if tasks:
+        if message.job in self._chunks:
+            self._place_gang(self._chunks.add(message.job, tasks))
+        elif tasks:
             self._distribute(tasks, bisect_left(self._cutoffs_us, tasks[0].estimate_us), now)
+
+    def _place_gang(self, gang: GatheredGang | None) -> None:
+        """Send a gang whose tasks have all come to a group that holds it; report one that no group holds."""
+        if gang is None:
+            return
+        kind = bisect_left(self._cutoffs_us, gang.estimate_us)
+        group = self._gangs.draw(gang.tasks, gang.shape, not kind, self._stream)
+        if group < 0:
+            refuse_gang(gang, self._jobs, self._port)
+            return
+
+        self._outstanding.update(dict.fromkeys([task.id for task in gang.tasks], gang.job))
+        if self._recovery is not None:
+            self._recovery.send_gang(SentGang(group, kind, gang.shape, {task.id: task for task in gang.tasks}))
+            return
+        number = self._numbers[group] = self._numbers[group] + 1
+        self._port.send(self.masters[group], GangTasks(number, kind, gang.shape, gang.tasks))
 
     def _distribute(self, tasks: Sequence[Task], kind: int, now: Time) -> None:
         """Choose a group for each task, and send each group its share."""
@@ -187,6 +214,10 @@ class Distributor(Component):
         """Withdraw the job's tasks from all masters: which one has which is not kept."""
         if not self._jobs.cancel(message, source):
             return
+        if gathered_count := self._chunks.drop(message.job):
+            self._jobs.finished(message.job, gathered_count)
+        for task in self._recovery.returned_tasks(message.job) if self._recovery is not None else ():
+            self.count(task)
 
         withdraw = Withdraw(tuple(task for task, job in self._outstanding.items() if job == message.job))
 
@@ -194,9 +225,10 @@ class Distributor(Component):
             self._port.send(master, withdraw)
 
     def on_withdrawn(self, message: Withdrawn, source: Address, now: Time) -> None:
-        """Tasks that will never run count as results."""
+        """Tasks that will never run count as results; members of a gang that was recalled start again."""
         for task in message.tasks:
-            self.count(task)
+            if self._recovery is None or not self._recovery.takes_back(task, source):
+                self.count(task)
 
     def on_queue_lengths(self, message: QueueLengths, source: Address, now: Time) -> None:
         """Note how much waits in the group of a master that leads."""
@@ -257,4 +289,4 @@ class Distributor(Component):
         LeaderStatus: on_standing,
         VoteRequest: on_vote_request,
     }
-    sends = ANSWERS | sent_to("master", GroupTasks, Withdraw) | DistributorRecovery.sends
+    sends = ANSWERS | sent_to("master", GroupTasks, GangTasks, Withdraw) | DistributorRecovery.sends

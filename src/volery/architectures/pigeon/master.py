@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from random import Random
 from typing import Final
 
 from volery.architectures.pigeon.balance import REPORT, QueueReports
+from volery.architectures.pigeon.gangs import GroupGangs
 from volery.architectures.pigeon.groups import Group
 from volery.architectures.pigeon.messages import (
     Completed,
     Deal,
+    GangTasks,
     GroupTasks,
     Launch,
     QueueLengths,
@@ -54,6 +56,7 @@ class Master(Component):
     Attributes:
         free: Bit vector of the idle units.
         owned: The unit of each task that runs.
+        serve: Gives a unit the next task that it may run, or lets it idle; from the first gang on, gangs do that.
     """
 
     election: MasterElection
@@ -79,6 +82,8 @@ class Master(Component):
         self._stream = stream
         self._last_number_of: dict[Address, int] = {}
         self._launches = 0
+        self.serve: Callable[[int], None] = self._serve_tasks
+        self._gangs: GroupGangs | None = None
         self._reports = None if reports is None else QueueReports(self._queues.lengths, *reports)
         self._recovery = recovery
         if recovery is not None:
@@ -99,7 +104,7 @@ class Master(Component):
     def takes(self) -> Collection[type]:
         if self._recovery is not None:
             return self.receives.keys() - PLAIN
-        return {Withdraw} | PLAIN | (set() if self._reports is None else {TimerFired})
+        return {Withdraw, GangTasks} | PLAIN | (set() if self._reports is None else {TimerFired})
 
     def emits(self) -> Sends:
         sends = PLAIN_SENDS if self._recovery is None else MasterRecovery.sends
@@ -161,6 +166,31 @@ class Master(Component):
         if self._reports is not None:
             self._reports.look(now)
 
+    def on_gang_tasks(self, message: GangTasks, source: Address, now: Time) -> None:
+        """Start a gang on idle workers, or let it wait for its turn."""
+        if self._recovery is not None:
+            self._recovery.deal_gang(message, source)
+        elif message.number > self._last_number_of.get(source, 0):
+            self._last_number_of[source] = message.number
+            self.place_gang(message, source)
+        self._look(now)
+
+    def place_gang(self, message: GangTasks, distributor: Address) -> None:
+        """Start a gang, or let it wait; from now on gangs serve the units of the group."""
+        if self._gangs is None:
+            self._gangs = GroupGangs(self._group, self)
+            self.serve = self._gangs.serve
+        self._owners.update(dict.fromkeys([task.id for task in message.tasks], distributor))
+        self._gangs.add(message.tasks, message.kind, message.gang)
+
+    def push(self, task: Task, kind: int) -> None:
+        """Let a task, or the first of a gang, join the queue of a type."""
+        self._queues.push(task, kind)
+
+    def launch(self, task: Task, unit: int) -> None:
+        """Launch a task that has waited."""
+        self._launch(task, unit, self._owners.pop(task.id))
+
     def place(self, task: Task, kind: int, distributor: Address) -> None:
         """Launch a task of a type on an idle unit, or queue it."""
         group = self._group
@@ -196,23 +226,20 @@ class Master(Component):
         if unit is None:
             return
 
-        if self._queues.length:
-            self.serve(unit)
-        else:
-            self.free |= self._group.bits[unit]
+        self.serve(unit)
 
         if self._reports is not None:
             self._reports.look(now)
 
-    def serve(self, unit: int) -> None:
-        """Give a unit the next task that it may run, or let it idle."""
-        task = self._next(unit) if self._queues.length else None
+    def _serve_tasks(self, unit: int) -> None:
+        task = self.next_task(unit) if self._queues.length else None
         if task is None:
             self.free |= self._group.bits[unit]
         else:
             self._launch(task, unit, self._owners.pop(task.id))
 
-    def _next(self, unit: int) -> Task | None:
+    def next_task(self, unit: int) -> Task | None:
+        """Take the next task that a unit may run; None: none waits for such a unit."""
         offered = self._group.constraints[unit]
 
         if self._group.reserved >> unit & 1:
@@ -227,9 +254,15 @@ class Master(Component):
         # The nodes report these ends, as they do any other.
         for task in message.tasks:
             unit = self.owned.get(task)
-            if unit is not None:
+            if unit is None:
+                continue
+            if message.is_recall and recovery is not None:
+                recovery.evict(task, unit)
+            else:
                 self._port.send(self._group.node_of[unit], Kill(task))
         withdrawn_tasks = [task.id for task in self._queues.remove(lambda task: task.id in withdrawn_ids)]
+        if self._gangs is not None:
+            withdrawn_tasks = self._gangs.withdraw(withdrawn_ids, withdrawn_tasks)
 
         if withdrawn_tasks:
             for task in withdrawn_tasks:
@@ -240,9 +273,17 @@ class Master(Component):
 
             self._look(now)
 
+    def lose(self, units: int) -> None:
+        """Use units of a lost machine no longer."""
+        self.free &= ~units
+        if self._gangs is not None:
+            self._gangs.lose(units)
+
     def forget_all(self) -> None:
         """Forget all units and tasks: none is idle, nothing runs or waits."""
         self._queues.clear()
+        if self._gangs is not None:
+            self._gangs.clear()
         self.owned.clear()
         self._owners.clear()
         if self._reports is not None:
@@ -301,7 +342,11 @@ class Master(Component):
 
         # Every unit is free, owned, or (with a recovery) not led at the moment.
         usable = self._group.matches.every if self._recovery is None else self._recovery.usable()
-        assert self.free == usable & ~owned_units, "units neither free nor owned"
+        kept_units = 0 if self._gangs is None else self._gangs.kept_units
+        assert not self.free & kept_units, "units both free and kept for a gang"
+        assert self.free | kept_units == usable & ~owned_units, "units neither free nor owned"
+        if self._gangs is not None:
+            self._gangs.check()
 
         # Nothing waits for a unit that it may have: queues are served when a worker becomes idle, not later.
         for kind, mask in self._queues.masks():
@@ -310,6 +355,8 @@ class Master(Component):
 
     def check_rest(self) -> None:
         assert not len(self.owned) + self._queues.length, "tasks are left"
+        if self._gangs is not None:
+            self._gangs.check_rest()
         if self._recovery is not None:
             self._recovery.check_rest()
 
@@ -318,6 +365,7 @@ class Master(Component):
 
     receives = {  # noqa: RUF012 - the base class reads the table once and replaces it
         GroupTasks: on_group_tasks,
+        GangTasks: on_gang_tasks,
         Withdraw: on_withdraw,
         Completed: on_completed,
         Deal: on_deal,

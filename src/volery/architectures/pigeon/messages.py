@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from volery.core.model import NEVER, Address, Message, Task, TaskId, Time
+from volery.core.model import NEVER, Address, Gang, Message, Task, TaskId, Time
 from volery.roles.node import Kill
 from volery.roles.recovery.channel import LINK_MESSAGES
 from volery.roles.recovery.leases import NODE_MESSAGES, RunningAttempt
@@ -25,10 +25,28 @@ class GroupTasks(Message, frozen=True):
     longer: int = 0
 
 
+class GangTasks(Message, frozen=True):
+    """Distributor > master: the tasks of a gang, which start together on workers of the master's group.
+
+    `kind`: the type of its job; 0 short, 1 and above long. `attempt`: number of this attempt of all of them. Where
+    masters may crash, `number` is an epoch, and what is of another epoch is void.
+    """
+
+    number: int
+    kind: int
+    gang: Gang
+    tasks: tuple[Task, ...]
+    attempt: int = 0
+
+
 class Withdraw(Message, frozen=True):
-    """Distributor > master: drop these tasks where they wait, kill them where they run; others are not here."""
+    """Distributor > master: drop these tasks where they wait, kill them where they run; others are not here.
+
+    `is_recall`: they are members of a gang that is to start again, as another is lost.
+    """
 
     tasks: tuple[TaskId, ...]
+    is_recall: bool = False
 
 
 class Withdrawn(Message, frozen=True):
@@ -142,7 +160,7 @@ def kind_of(message: GroupTasks | Deal) -> int:
 
 
 MESSAGES: Final[frozenset[type[Message]]] = frozenset(
-    {GroupTasks, Withdraw, Withdrawn, Launch, Kill, Completed, QueueLengths}
+    {GroupTasks, GangTasks, Withdraw, Withdrawn, Launch, Kill, Completed, QueueLengths}
 )
 RECOVERY_MESSAGES: Final[frozenset[type[Message]]] = frozenset(
     {Deal, Lost, Report, Resume, Update, VoteRequest, Granted, Lineup, Declared, *NODE_MESSAGES, *LINK_MESSAGES}

@@ -1,4 +1,4 @@
-"""Recovery of masters and machines that crash (Pigeon, section 6.1), as parts of distributors and masters.
+"""Recovery of masters and machines that crash (Pigeon, section 6.1), as parts of masters; `resends` is the other half.
 
 A leader begins with the status of every worker, and compares what runs with the tasks that the distributors have sent.
 Who leads is decided elsewhere: of two fixed masters by `volery.roles.recovery.election`, of many workers by
@@ -14,25 +14,24 @@ from typing import ClassVar, Final, NamedTuple, Protocol
 from volery.architectures.pigeon.groups import Group
 from volery.architectures.pigeon.messages import (
     Deal,
-    Granted,
+    GangTasks,
     Lost,
     Report,
     Resume,
     Update,
-    VoteRequest,
     Withdrawn,
     kind_of,
 )
-from volery.architectures.pigeon.succession import SUCCESSION_SENDS, Candidacy, Promises
-from volery.core.component import Sends, role_of, sent_to
-from volery.core.events import Counted, Reassignment
-from volery.core.model import Address, JobId, Task, TaskId, Time
+from volery.architectures.pigeon.succession import SUCCESSION_SENDS, Candidacy
+from volery.core.component import Sends, sent_to
+from volery.core.events import Reassignment
+from volery.core.model import Address, Task, TaskId, Time
 from volery.core.port import Port
 from volery.policies.match import positions
 from volery.roles.node import Kill
 from volery.roles.recovery.election import PairElection, pair_sends
 from volery.roles.recovery.leadership import Led, seated
-from volery.roles.recovery.leases import Forget, Result, Run, RunningAttempt, StaleEpoch, Status
+from volery.roles.recovery.leases import Result, Run, RunningAttempt, Status
 
 UPDATE: Final = "update of the second master"
 
@@ -48,132 +47,6 @@ def seats_of(number: int, group: Group, candidates: int) -> tuple[Address, ...]:
         return pair_of(number)
     count = min(candidates, len(set(group.machines)))
     return (*pair_of(number), *(f"master/{number}/{place}" for place in range(2, count)))[:count]
-
-
-class Dealer(Protocol):
-    """A distributor, as its recovery calls it."""
-
-    masters: list[Address]
-
-    def count(self, task: TaskId) -> None: ...
-    def is_cancelled(self, job: JobId) -> bool: ...
-
-
-class DistributorRecovery:
-    """The tasks that a distributor has sent and has no result of; it sends those again that no worker has."""
-
-    sends: ClassVar[Sends] = sent_to("master", Deal, StaleEpoch, Resume, Granted) | sent_to("node", Forget)
-    _distributor: Dealer
-    _port: Port
-
-    def __init__(self, seats: Sequence[Sequence[Address]]) -> None:
-        groups = len(seats)
-        self._group_at = {address: group for group in range(groups) for address in seats[group]}
-        self._epochs = [0] * groups
-        self._promises = Promises([of_group[0] for of_group in seats])
-        self._sent: dict[TaskId, tuple[Task, int, int, int]] = {}
-        self._unconfirmed_tasks: list[dict[TaskId, None]] = [{} for _ in range(groups)]
-
-    def bind(self, distributor: Dealer, port: Port) -> None:
-        """Serve a distributor, by its port."""
-        self._distributor = distributor
-        self._port = port
-
-    def deal(self, group: int, kind: int, share: tuple[Task, ...], attempt: int = 0) -> None:
-        """Send tasks of a type to the master that leads a group."""
-        for task in share:
-            self._sent[task.id] = (task, group, kind, attempt)
-
-        deal = Deal(self._epochs[group], not kind, share, (attempt,) * len(share), max(0, kind - 1))
-        self._port.send(self._distributor.masters[group], deal)
-
-    def forget(self, task: TaskId) -> None:
-        """Drop a task that has a result."""
-        self._sent.pop(task, None)
-
-    def result(self, message: Result, source: Address) -> None:
-        """Count the result, of any attempt; its worker need not keep it."""
-        task = message.active.task
-        if role_of(source) == "node":
-            self._port.send(source, Forget((task,)))
-        self._distributor.count(task)
-
-    def report(self, message: Report, source: Address) -> None:
-        """A master leads; once it has settled, the tasks that it does not know of are lost."""
-        group = self._group_at[source]
-        # Only a whole report may begin an epoch: tasks that an increment leaves out would pass as lost.
-        if message.epoch < self._epochs[group] or (message.epoch > self._epochs[group] and not message.whole):
-            return
-
-        if message.epoch > self._epochs[group]:
-            self._epochs[group] = message.epoch
-            self._distributor.masters[group] = source
-            self._unconfirmed_tasks[group] = {task: None for task, entry in self._sent.items() if entry[1] == group}
-
-        # An earlier attempt was given up before another was sent: the other is still unconfirmed.
-        for active in message.running:
-            if active.task in self._sent and active.attempt >= self._sent[active.task][3]:
-                self._unconfirmed_tasks[group].pop(active.task, None)
-
-        if message.settled:
-            unconfirmed = self._unconfirmed_tasks[group]
-            self._unconfirmed_tasks[group] = {}
-
-            attempt_of_copy = dict(message.kept)
-
-            # The master's copy may be older than the last attempt; only equal ones are the same task in the same queue.
-            resumed = [
-                task for task in unconfirmed if task in self._sent and self._sent[task][3] == attempt_of_copy.get(task)
-            ]
-            self._resume(group, [task for task in resumed if not self._give_up(task)])
-            self._send_again(task for task in unconfirmed if task not in resumed)
-
-    def lost(self, message: Lost, source: Address) -> None:
-        """Send the tasks of lost attempts again."""
-        # A master that no longer leads has lost nothing that counts: its tasks are its successor's.
-        if self._distributor.masters[self._group_at[source]] == source:
-            outstanding = self._sent
-            self._send_again(
-                a.task for a in message.attempts if a.task in outstanding and outstanding[a.task][3] == a.attempt
-            )
-
-    def _give_up(self, task: TaskId) -> bool:
-        """Count a task of a job that was cancelled as a result; returns whether it is one."""
-        if self._distributor.is_cancelled(self._sent[task][0].job):
-            self._distributor.count(task)
-            return True
-        return False
-
-    def _resume(self, group: int, tasks: Sequence[TaskId]) -> None:
-        """Name the tasks of which the master has a copy; they need not be sent again."""
-        attempts = []
-        for number in tasks:
-            task, _, kind, attempt = self._sent[number]
-            attempts.append(attempt + 1)
-            self._sent[number] = (task, group, kind, attempt + 1)
-
-        if tasks:
-            self._port.observe(Counted("tasks_resumed", len(tasks)))
-            self._port.send(
-                self._distributor.masters[group], Resume(self._epochs[group], tuple(tasks), tuple(attempts))
-            )
-
-    def _send_again(self, tasks: Iterable[TaskId]) -> None:
-        for number in tasks:
-            if number in self._sent and not self._give_up(number):
-                task, group, kind, attempt = self._sent[number]
-
-                self._port.observe(Counted("tasks_sent_again", 1))
-                self.deal(group, kind, (task,), attempt + 1)
-
-    def answer_epoch(self, master: Address) -> None:
-        """Answer a restarted master with the epoch that is known."""
-        group = self._group_at[master]
-        self._port.send(master, StaleEpoch(max(self._epochs[group], self._promises.epoch(group))))
-
-    def claim(self, message: VoteRequest, source: Address) -> None:
-        """Promise an epoch to a candidate, or refuse."""
-        self._port.send(source, self._promises.answer(self._group_at[source], message, source))
 
 
 class QueuedTask(NamedTuple):
@@ -258,6 +131,8 @@ class GroupMaster(Protocol):
     owned: dict[TaskId, int]
 
     def place(self, task: Task, kind: int, distributor: Address) -> None: ...
+    def place_gang(self, message: GangTasks, distributor: Address) -> None: ...
+    def lose(self, units: int) -> None: ...
     def serve(self, unit: int) -> None: ...
     def forget_all(self) -> None: ...
 
@@ -336,6 +211,19 @@ class MasterRecovery:
         for task, attempt in zip(message.tasks, message.attempts, strict=True):
             self._place(QueuedTask(task, kind_of(message), attempt, source))
 
+    def deal_gang(self, message: GangTasks, source: Address) -> None:
+        """Place a gang, unless it is of another epoch."""
+        if not self.leadership.opened or message.number != self.leadership.epoch:
+            return
+        for task in message.tasks:
+            self._waiting[task.id] = QueuedTask(task, message.kind, message.attempt, source)
+        self._master.place_gang(message, source)
+
+    def evict(self, task: TaskId, unit: int) -> None:
+        """End the attempt of a task, which is lost then."""
+        node = self._group.node_of[unit]
+        self._port.send(node, Kill(task, self._active[node][task].attempt, self.leadership.epoch))
+
     def run(self, task: Task, unit: int, distributor: Address) -> None:
         """Launch an attempt on a unit."""
         node = self._group.node_of[unit]
@@ -353,6 +241,14 @@ class MasterRecovery:
         unit = self._master.owned.get(message.active.task, -1)
 
         leadership = self.leadership
+        if message.is_evicted:
+            running = self._active[source].get(message.active.task)
+            # To a master that does not lead, or leads anew, it is not known to run: the leader finds it lost.
+            if leadership.leading and running is not None and running.attempt == message.active.attempt:
+                self._hand_back(source, [running])
+                if leadership.usable(source):
+                    self._master.serve(unit)
+            return
         if leadership.leading and self._end(message.active, source) and leadership.usable(source):
             self._master.serve(unit)
 
@@ -377,7 +273,7 @@ class MasterRecovery:
 
     def node_away(self, node: Address) -> None:
         """The units of a lost node are not idle."""
-        self._master.free &= ~self._masks[node]
+        self._master.lose(self._masks[node])
 
     def node_back(self, node: Address) -> None:
         """Let the units of a node that have no task serve the queues."""

@@ -24,14 +24,14 @@ from typing import Any, Final, Literal
 
 from volery.architectures.pigeon.messages import Declared, Granted, Lineup, VoteRequest
 from volery.core.component import Handler, Sends, sent_to
-from volery.core.events import Event, PeerBack, PeerLost, TimerFired
-from volery.core.model import NEVER, Address, Time
+from volery.core.events import Event, PeerBack, PeerLost, TaskFinished, TimerFired
+from volery.core.model import NEVER, Address, TaskId, Time
 from volery.core.port import Port
-from volery.roles.node import NO_EPOCH
+from volery.roles.node import NO_EPOCH, Kill
 from volery.roles.recovery.channel import Renewed
 from volery.roles.recovery.election import CLAIM, ELECTION
 from volery.roles.recovery.leadership import LeaderEvent, Leadership, LeaderState, NodeEvent, NodeState
-from volery.roles.recovery.leases import GuardedNode, Lead, LeaderStatus, Result, StaleEpoch, Status, Unseat
+from volery.roles.recovery.leases import GuardedNode, Lead, LeaderStatus, Lease, Result, StaleEpoch, Status, Unseat
 
 Election = Literal["time", "power"]
 Rank = tuple[int, Time, int]
@@ -45,7 +45,32 @@ SUCCESSION_SENDS: Final[Sends] = (
 )
 
 
-class GroupNode(GuardedNode):
+class GuardedWorker(GuardedNode):
+    """A worker of a group: an attempt that ends early, and that nobody has withdrawn, is lost to its gang."""
+
+    __slots__ = ("_withdrawn_tasks",)
+
+    def __init__(self, pair: tuple[Address, ...], lease: Lease, incarnation: int) -> None:
+        super().__init__(pair, lease, incarnation, sends_to_owner=True)
+        self._withdrawn_tasks: set[TaskId] = set()
+
+    def on_kill(self, message: Kill, source: Address, now: Time) -> None:
+        """End the task, or the attempt alone, if it still runs."""
+        if message.epoch == NO_EPOCH and message.task in self._running:
+            self._withdrawn_tasks.add(message.task)
+        super().on_kill(message, source, now)
+
+    def on_task_finished(self, event: TaskFinished, source: Address, now: Time) -> None:
+        """Send the result to both masters and the owner; an attempt that was ended for its gang has none."""
+        if event.outcome == "killed" and event.task.id not in self._withdrawn_tasks:
+            self._evicted_tasks.add(event.task.id)
+        self._withdrawn_tasks.discard(event.task.id)
+        super().on_task_finished(event, source, now)
+
+    receives = {**GuardedNode.receives, Kill: on_kill, TaskFinished: on_task_finished}  # noqa: RUF012 - replaced
+
+
+class GroupNode(GuardedWorker):
     """A worker of a group that many may lead: it sends results to the one that does, and to the owner."""
 
     __slots__ = ()

@@ -4,16 +4,18 @@ Yoo, Jette, Grondona, JSSPP 2003; slurm.conf(5), the guides of the scheduler, an
 
 Roles    Controller (one, slurmctld), Node (one per machine, slurmd).
 Flow     Submit > (main loop, backfill loop) > Launch per task > Completed per task > JobDone.
-Deviates A job is a gang, or an array with an element per task, or one task; its nodes are free when its last task has
-         ended. Times are whole seconds, limits whole minutes; a job without a limit is planned by its estimate. Passes
-         of the loops take no time and are never interrupted, and a loop runs only when something has changed: the main
-         loop at half seconds, the backfill loop at whole ones. All resources are consumed, memory too. A requeued job
-         is eligible after cred_expire. PreemptMode=CANCEL gives up the tasks. Not modelled: SUSPEND and gang
-         scheduling, GraceTime, features, licenses, topology beyond one rack for a gang, limits of associations and QOS,
-         CompleteWait, federations, heterogeneous jobs.
+Deviates A job is a gang, or an array with an element per task, or one task. Times are whole seconds, limits whole
+         minutes; a job without a limit is planned by its estimate. Passes of the loops take no time and are never
+         interrupted, and a loop runs only when something has changed: the main loop at half seconds, the backfill loop
+         at whole ones. All resources are consumed, memory too. A requeued job is eligible after cred_expire.
+         PreemptMode=CANCEL gives up the tasks. Not modelled: SUSPEND and gang scheduling, GraceTime, features,
+         licenses, topology beyond one rack for a gang, limits of associations and QOS, CompleteWait, federations,
+         heterogeneous jobs.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from volery.architectures.slurm.configuration import (
     partitions_of,
@@ -43,6 +45,15 @@ def build(cluster: Cluster, config: SlurmConfig, streams: Streams) -> Deployment
     Raises:
         InputError: a partition, a weight or another parameter does not fit the cluster.
     """
+    return build_with(Controller, cluster, config)
+
+
+def build_with(controller_class: Callable[..., Controller], cluster: Cluster, config: SlurmConfig) -> Deployment:
+    """As `build`, with another controller, as one that repeats recorded times.
+
+    Raises:
+        InputError: see `build`.
+    """
     if config.conf:
         problem = "a slurm.conf is read by comparisons and studies alone; give its parameters one by one"
         raise InputError(f"{PLACE}conf", problem)
@@ -55,7 +66,7 @@ def build(cluster: Cluster, config: SlurmConfig, streams: Streams) -> Deployment
     core_count = sum([fit.node_cores(node) for node in range(len(cluster.slots))])
     priorities = priorities_of(config, ClusterSize(len(cluster.slots), core_count), partitions)
 
-    controller = Controller(table, site, fit, config, priorities, preemption_of(config))
+    controller = controller_class(table, site, fit, config, priorities, preemption_of(config))
     deployment = with_nodes(cluster, SCHEDULER, controller)
     return deployment.replaced(Refusals(fit.refuses)).replaced(GangPlacement(unlike_members=False, racks=True))
 

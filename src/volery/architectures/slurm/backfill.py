@@ -114,10 +114,11 @@ class Plan:
 
 
 class Placement(NamedTuple):
-    """The earliest time at which a job fits, in seconds, and its nodes then."""
+    """The earliest time at which a job fits, in seconds, its nodes then, and whether it has started there."""
 
     start_s: int
     shares: list[NodeShare]
+    is_started: bool = False
 
     @property
     def nodes(self) -> int:
@@ -159,7 +160,7 @@ class EndForecast:
 
     def __init__(self, nodes: Nodes, running_jobs: Sequence[StartedJob], config: SlurmConfig) -> None:
         self._nodes = nodes
-        self._running_jobs = sorted(running_jobs, key=lambda running: (running.end_s, running.pending.number))
+        self._running_jobs = sorted(running_jobs, key=lambda running: (running.end_s, running.listed))
         self._views = Views(nodes.copy(), self._running_jobs)
         self._config = config
         self._is_one_by_one = config.SelectType == "select/linear"
@@ -272,8 +273,18 @@ class BackfillCycle:
         self._tests: Counter[tuple[str, str]] = Counter()
         self._reservations: Counter[str] = Counter()
 
-    def run(self, jobs: Sequence[QueuedJob]) -> None:
-        """Handle jobs in their order, until a limit of the loop is reached."""
+    def run(
+        self, jobs: Sequence[QueuedJob], completing_nodes: Callable[[], int], attempt_count: int | None = None
+    ) -> None:
+        """Handle jobs in their order, until a limit of the loop is reached.
+
+        Args:
+            jobs: Jobs that wait.
+            completing_nodes: Function that returns the vector of the nodes that start no job yet: they complete one.
+            attempt_count: Count of jobs and elements after which the cycle is cut; None: it goes to the end.
+        """
+        self._completing_nodes = completing_nodes
+        self._attempts_left = attempt_count
         for job in jobs:
             if self._tested_count >= self._config.bf_max_job_test or self._is_over:
                 return
@@ -284,7 +295,12 @@ class BackfillCycle:
         config = self._config
         reserved_count = 0
         # Elements that cannot start yet follow each other in the plan, none of which leaves the queue.
-        while reserved_count < len(job.elements) and not self._is_over and self._counts(job):
+        while reserved_count < len(job.elements) and not self._is_over and self._counts(job) and not job.is_throttled:
+            if self._attempts_left is not None:
+                self._is_over = self._attempts_left <= 0
+                self._attempts_left -= 1
+                if self._is_over:
+                    return
             reservable = config.bf_job_part_count_reserve
             is_now_only = not reserves(config, job, self._now_s) or (
                 0 < reservable <= self._reservations[job.partition.name]
@@ -293,7 +309,7 @@ class BackfillCycle:
             if placement is None:
                 return
 
-            if placement.start_s <= self._now_s:
+            if placement.is_started:
                 self._started_count += 1
                 self._is_over = 0 < config.bf_max_job_start <= self._started_count
                 continue
@@ -343,10 +359,14 @@ class BackfillCycle:
                 continue
 
             start_s = max(placement.start_s, begin_s)
+            if start_s <= now_s and placement.nodes & self._completing_nodes():
+                # Nodes that complete a job have room, and wait for that: the job is planned for the next second.
+                later_s, start_s = 0, now_s + 1
             if start_s <= now_s:
-                if self._start(job, candidates, now_s):
-                    self._forecast = self._new_forecast()
-                    return placement
+                is_started = self._start(job, candidates, now_s)
+                self._forecast = self._new_forecast()
+                if is_started:
+                    return placement._replace(is_started=True)
                 # It starts when what it preempts has ended: until then its nodes are its own.
                 later_s = 0
             if later_s and start_s > later_s:
@@ -356,5 +376,5 @@ class BackfillCycle:
             if start_s > now_s and self._plan.overlaps(start_s, start_s + run_s, placement.nodes):
                 later_s = start_s
                 continue
-            return Placement(max(start_s, now_s + 1), placement.shares)
+            return Placement(start_s, placement.shares)
         return None

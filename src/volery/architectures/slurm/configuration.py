@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from volery.architectures.slurm.jobs import AdvanceReservation, SlurmPartition
-from volery.architectures.slurm.parameters import PLACE, UNLIMITED, SlurmConfig, seconds
+from volery.architectures.slurm.parameters import MINUTE, PLACE, UNLIMITED, SlurmConfig, seconds
 from volery.architectures.slurm.preemption import PreemptionRules
 from volery.architectures.slurm.priority import ClusterSize, FairTree, Priorities
 from volery.core.errors import InputError, suggestion
@@ -20,6 +20,11 @@ from volery.policies.match import positions
 
 NODES: Final = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 MODES: Final = ("OFF", "REQUEUE", "CANCEL")
+YES: Final = ("YES", "TRUE", "1")
+NO: Final = ("NO", "FALSE", "0")
+EXCLUSIVE: Final = "EXCLUSIVE"
+SHARING: Final = (EXCLUSIVE, "NO", "YES", "FORCE")
+"""Values of OverSubscribe, the last two perhaps with a count (FORCE:2): that jobs share cores is not modelled."""
 PARTITION_KEYS: Final = (
     "Nodes",
     "Default",
@@ -45,14 +50,18 @@ def _entries(text: str, place: str, known_keys: Collection[str]) -> Iterator[tup
     names: set[str] = set()
     for entry in text.split("+") if text else ():
         name, *settings = entry.split("/")
-        if not name or name in names:
-            raise InputError(place, f"{entry[:60]!r} has no name of its own; write NAME/Parameter:value/..")
+        if not name:
+            raise InputError(place, f"{entry[:60]!r} has no name; write NAME/Parameter:value/..")
+        if name in names:
+            raise InputError(place, f"{name!r} stands twice; give each a name of its own")
         names.add(name)
         values = {}
         for setting in settings:
             key, _, value = setting.partition(":")
             if key not in known_keys or not value:
                 raise InputError(place, f"{name}: {setting[:60]!r} is no parameter" + suggestion(key, known_keys))
+            if key in values:
+                raise InputError(place, f"{name}: {key} stands twice; give one value")
             values[key] = value
         yield name, values
 
@@ -81,6 +90,23 @@ def _count(values: Mapping[str, str], key: str, default: int, place: str) -> int
     if not (text.isascii() and text.isdigit()):
         raise InputError(place, f"{key} is {text[:40]!r}; write a whole number from 0")
     return int(text)
+
+
+def _word(values: Mapping[str, str], key: str, words: Collection[str], place: str) -> str:
+    """The value of a key in capitals, one of some words; empty where there is none."""
+    text = values.get(key, "").upper().partition(":")[0]
+    if text and text not in words:
+        raise InputError(place, f"{key} is {values[key][:40]!r}" + suggestion(text, words))
+    return text
+
+
+def _limit_s(values: Mapping[str, str], key: str, place: str) -> int:
+    """The seconds of the whole minutes of a limit; 0: there is none."""
+    text = values.get(key, UNLIMITED[0])
+    limit_s = seconds(text, place)
+    if not limit_s and text.upper() not in UNLIMITED:
+        raise InputError(place, f"{key} is {text[:40]!r}, in which no job can run; write a longer time, or UNLIMITED")
+    return -(-limit_s // MINUTE) * MINUTE
 
 
 def weights_of(config: SlurmConfig, node_count: int) -> list[int]:
@@ -113,23 +139,19 @@ def partitions_of(config: SlurmConfig, every: int) -> tuple[dict[str, SlurmParti
         where = f"{place}/{name}"
         if "Nodes" not in values:
             raise InputError(where, "it has no nodes, so that no job could run in it; give Nodes, as Nodes:0-3")
-        mode = values.get("PreemptMode", "").upper()
-        if mode and mode not in MODES:
-            raise InputError(where, f"PreemptMode is {mode!r}" + suggestion(mode, MODES))
-
         partitions[name] = SlurmPartition(
             name,
             _nodes(values["Nodes"], where, every),
             _count(values, "PriorityTier", 1, where),
             _count(values, "PriorityJobFactor", 1, where),
-            seconds(values.get("MaxTime", UNLIMITED[0]), where),
-            seconds(values.get("DefaultTime", UNLIMITED[0]), where),
-            values.get("OverSubscribe", "").upper() == "EXCLUSIVE",
+            _limit_s(values, "MaxTime", where),
+            _limit_s(values, "DefaultTime", where),
+            _word(values, "OverSubscribe", SHARING, where) == EXCLUSIVE,
             _count(values, "MinNodes", 0, where),
             _count(values, "MaxNodes", 0, where),
-            mode,
+            _word(values, "PreemptMode", MODES, where),
         )
-        if values.get("Default", "").upper() in ("YES", "TRUE", "1"):
+        if _word(values, "Default", (*YES, *NO), where) in YES:
             default = name
     return partitions, partitions[default or next(iter(partitions))]
 
@@ -206,7 +228,8 @@ def preemption_of(config: SlurmConfig) -> PreemptionRules | None:
     if config.PreemptType == "preempt/none":
         return None
     if config.PreemptMode == "OFF":
-        raise InputError(f"{PLACE}PreemptMode", f"PreemptType={config.PreemptType} needs REQUEUE or CANCEL; give one")
+        problem = f"{config.PreemptType} lets jobs end others, and PreemptMode is OFF; give REQUEUE or CANCEL"
+        raise InputError(f"{PLACE}PreemptType", problem)
     qos = _Qos(config.qos)
     is_by_qos = config.PreemptType == "preempt/qos"
     return PreemptionRules(

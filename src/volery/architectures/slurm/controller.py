@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from volery.architectures.slurm.backfill import BackfillCycle, EndForecast, Plan, reserves
-from volery.architectures.slurm.jobs import Element, PendingQueue, QueuedJob, SlurmPartition, StartedJob
+from volery.architectures.slurm.jobs import Element, PendingQueue, QueuedJob, SlurmPartition, StartedJob, Throttle
 from volery.architectures.slurm.nodes import JobNeed, NodeFacts, Nodes, NodeShare
 from volery.architectures.slurm.parameters import SlurmConfig
 from volery.architectures.slurm.preemption import CANCEL, PreemptionRules, victims
@@ -32,6 +32,8 @@ BACKFILL: Final = "backfill"
 PRIORITY: Final = "priority"
 RESERVATION: Final = "reservation"
 ELIGIBLE: Final = "eligible"
+COMPLETED: Final = "completed"
+MILLISECOND: Final = SECOND // 1000
 HALF: Final = SECOND // 2
 """Phase of the main loop: the two loops are threads of their own, and seldom pass at once."""
 TOP_PRIORITY: Final = 0xFFFF0000
@@ -78,6 +80,7 @@ class Controller(Component):
         self._run_of_task: dict[TaskId, int] = {}
         self._attempts: dict[TaskId, int] = {}
 
+        self._completing: dict[int, StartedJob] = {}
         self._has_news = False
         self._lowest_priority = TOP_PRIORITY
         self._job_count = 0
@@ -161,6 +164,9 @@ class Controller(Component):
     ) -> QueuedJob:
         self._job_count += 1
         pending = QueuedJob(job, self._job_count, partition, need, elements, submit_s, eligible_s)
+        pending.listed_us = self._submitted_us[job.id]
+        if pending.is_array and self._config.array_throttle:
+            pending.throttle = Throttle(self._config.array_throttle)
         self._waiting.setdefault(job.id, []).append(pending)
         return pending
 
@@ -194,18 +200,29 @@ class Controller(Component):
         nodes, _ = self._site.allowed(job, now_s, now_s + job.runs_for_s())
         self._try(job, nodes, now_s)
 
+    def _completing_nodes(self) -> int:
+        """The nodes of which a job has ended, and which have not answered yet: they start none."""
+        nodes = 0
+        for running in self._completing.values():
+            nodes |= running.completing_nodes
+        return nodes
+
     def _try(self, job: QueuedJob, nodes: int, now_s: int) -> bool:
         """Start the next element of a job on some of the nodes; else preempt for it where that may be."""
+        nodes &= ~self._completing_nodes()
         shares = self._nodes.choose(job.need, nodes)
         if shares is not None:
             self._start(job, shares, now_s)
             return True
 
-        candidates = self._victims(job)
-        for running in victims(job, candidates, self._nodes, nodes) if candidates else ():
-            job.victim_count += 1
-            running.preemptor = job
-            self._kill(running)
+        # For a while after it has ended jobs it ends no more: those may still hold their nodes.
+        if now_s - job.preempted_s >= self._config.KillWait + self._config.MessageTimeout:
+            candidates = self._victims(job)
+            for running in victims(job, candidates, self._nodes, nodes) if candidates else ():
+                job.preempted_s = now_s
+                running.preemptor = job
+                self._deallocate(running, now_s)
+                self._kill(running)
         return False
 
     def _start(self, job: QueuedJob, shares: Sequence[NodeShare], now_s: int) -> None:
@@ -217,8 +234,10 @@ class Controller(Component):
         if job.need.is_exclusive:
             cores = sum([self._fit.node_cores(part.node) for part in parts])
 
+        if job.throttle is not None:
+            job.throttle.running += 1
         self._run_count += 1
-        self._running[self._run_count] = StartedJob(job, tasks, parts, now_s, cores)
+        self._running[self._run_count] = StartedJob(job, self._run_count, tasks, parts, now_s, cores)
         for part in parts:
             for task in part.tasks:
                 self._run_of_task[task.id] = self._run_count
@@ -227,6 +246,8 @@ class Controller(Component):
                 self._port.send(f"node/{part.node}", message)
 
         job.elements.popleft()
+        # What is left of an array is a new entry of Slurm's list of jobs.
+        job.listed_us = now_s * SECOND
         if not job.elements:
             self._queue.discard(job)
             self._forget(job)
@@ -252,7 +273,7 @@ class Controller(Component):
             name = job.partition.name
             is_started = True
             # Of an array, element after element.
-            while job.elements and is_started:
+            while job.elements and is_started and not job.is_throttled:
                 tests[name] += 1
                 if 0 < self._config.partition_job_depth < tests[name]:
                     break
@@ -291,9 +312,14 @@ class Controller(Component):
 
         run_count = self._run_count
         plan = Plan(now_s, self._config, self._table.every)
-        BackfillCycle(self._config, now_s, plan, forecast, self._try, self._victims, self._site.allowed).run(jobs)
+        cycle = BackfillCycle(self._config, now_s, plan, forecast, self._try, self._victims, self._site.allowed)
+        cycle.run(jobs, self._completing_nodes, self._attempt_count(now))
         if self._run_count > run_count:
             self._changed(now)
+
+    def _attempt_count(self, now: Time) -> int | None:
+        """The count of jobs after which a cycle is cut by bf_max_time; None: it takes no time."""
+        return None
 
     def _until_last_that_fits(self, now_s: int) -> list[QueuedJob]:
         """The queue up to the last job that fits beside what runs: what is planned for those behind starts nothing."""
@@ -309,8 +335,8 @@ class Controller(Component):
         return jobs[:count]
 
     def _victims(self, job: QueuedJob) -> Sequence[StartedJob]:
-        """The jobs that a job may preempt; none while some are being ended for it."""
-        if self._preemption is None or job.victim_count:
+        """The jobs that a job may preempt."""
+        if self._preemption is None:
             return ()
         return self._preemption.candidates(job, self._running.values())
 
@@ -318,11 +344,20 @@ class Controller(Component):
         """Something has changed: plan the loops that are to see it."""
         self._has_news = True
         if self._priorities is not None and (self._queue or (self._priorities.counts_usage and self._running)):
-            started_us = self._config.started_s * SECOND
-            self._arm(PRIORITY, _after(now - started_us, self._priorities.period_s * SECOND) + started_us)
+            self._arm(PRIORITY, self._computation_us(now))
         if not self._queue:
             return
 
+        self._arm_loops(now)
+
+    def _computation_us(self, now: Time) -> Time:
+        """The time of the next computation of priorities: whole periods after the start."""
+        assert self._priorities is not None, "they alone are computed"
+        started_us = self._config.started_s * SECOND
+        return _after(now - started_us, self._priorities.period_s * SECOND) + started_us
+
+    def _arm_loops(self, now: Time) -> None:
+        """Plan the next run of the main loop over the full queue, and of the backfill loop."""
         self._arm(FULL, _after(now - HALF, self._config.sched_interval * SECOND) + HALF)
         if self._config.SchedulerType == "sched/backfill":
             self._arm(BACKFILL, _whole_second(max(now, self._cycle_us + self._config.bf_interval * SECOND)))
@@ -351,7 +386,9 @@ class Controller(Component):
         """Run a loop, compute priorities, or consider a job that has become eligible."""
         key = event.key
         if isinstance(key, tuple):
-            if key[0] == ELIGIBLE:
+            if key[0] == COMPLETED:
+                self._await_answer(int(key[1]), now)
+            elif key[0] == ELIGIBLE:
                 job = self._ineligible.pop(int(key[1]), None)
                 if job is not None:
                     self._add(job, now)
@@ -387,33 +424,59 @@ class Controller(Component):
         if run is None or message.attempt != self._attempts.get(message.task, 0):
             return
 
-        running = self._running[run]
+        running = self._running.get(run) or self._completing[run]
         running.unfinished.pop(message.task)
         del self._run_of_task[message.task]
-        job = running.pending.id
+        job = running.id
         if message.killed and job not in self._ledger.cancelled:
             running.preempted_tasks += [task for task in running.tasks if task.id == message.task]
         else:
             self._attempts.pop(message.task, None)
             self._ledger.finished(job)
         if not running.unfinished:
-            del self._running[run]
+            if run in self._running:
+                self._deallocate(running, now // SECOND)
             self._ended(running, now)
+            running.answers = self._answers(running, now)
+            self._changed(now)
+            self._await_answer(run, now)
+
+    def _answers(self, running: StartedJob, now: Time) -> list[tuple[Time, int]]:
+        """The times at which nodes of a job that has ended answer, the last first, with the vector of these nodes."""
+        return [(now + self._config.completing_ms * MILLISECOND, running.nodes)]
+
+    def _await_answer(self, run: int, now: Time) -> None:
+        """Wait for the next nodes that answer; with the last, the queue is considered."""
+        running = self._completing[run]
+        while running.answers and running.answers[-1][0] <= now:
+            running.completing_nodes &= ~running.answers.pop()[1]
+        if running.answers:
+            self._port.set_timer((COMPLETED, run), running.answers[-1][0])
+        else:
+            self._complete(run, now)
+
+    def _deallocate(self, running: StartedJob, now_s: int) -> None:
+        """Give back what a job had that has ended or is being ended; its nodes start others when they have answered."""
+        self._completing[running.number] = self._running.pop(running.number)
+        self._nodes.give_back(running.parts)
+        if running.pending.throttle is not None:
+            running.pending.throttle.running -= 1
+        if self._priorities is not None:
+            self._priorities.charge_end(running, now_s)
 
     def _ended(self, running: StartedJob, now: Time) -> None:
-        """Give the nodes of a job back, and queue what was preempted."""
-        self._nodes.give_back(running.parts)
-        if self._priorities is not None:
-            self._priorities.charge(running, now // SECOND)
-        if running.preemptor is not None:
-            running.preemptor.victim_count -= 1
+        """Queue what was preempted of a job of which all tasks have ended."""
         is_cancelled = running.preemptor is not None and self._preemption_mode(running) == CANCEL
         if running.preempted_tasks and not is_cancelled:
             self._requeue(running, now)
         for _ in running.preempted_tasks if is_cancelled else ():
-            self._ledger.unsatisfiable(running.pending.id)
+            self._ledger.unsatisfiable(running.id)
 
-        self._settle(running.pending.id)
+        self._settle(running.id)
+
+    def _complete(self, run: int, now: Time) -> None:
+        """Consider the queue once the nodes of a job that has ended have answered."""
+        running = self._completing.pop(run)
         self._changed(now)
         # Nodes answer that a job has ended by itself, which only plans a pass; that they have ended one, runs it.
         if running.preempted_tasks or self._config.Epilog:
@@ -432,11 +495,15 @@ class Controller(Component):
         for task in tasks:
             self._attempts[task.id] = self._attempts.get(task.id, 0) + 1
 
-        need = pending.need._replace(task_count=len(tasks), node_count=min(pending.need.node_count, len(tasks)))
+        need = pending.need.scaled(len(tasks))
         now_s = now // SECOND
         eligible_s = now_s + self._requeue_s
-        again = self._pending(self._jobs[pending.id], pending.partition, need, [tasks], now_s, eligible_s)
+        again = self._pending(self._jobs[running.id], pending.partition, need, [tasks], now_s, eligible_s)
         again.priority = pending.priority
+        again.listed_us, number = running.listed
+        if not pending.is_array:
+            again.number = number
+        again.throttle = pending.throttle
         self._ineligible[again.number] = again
         self._port.set_timer((ELIGIBLE, again.number), eligible_s * SECOND)
 
@@ -456,8 +523,8 @@ class Controller(Component):
             self._queue.discard(job)
             self._ineligible.pop(job.number, None)
             dropped_count += sum(map(len, job.elements))
-        for running in self._running.values():
-            if running.pending.id == message.job:
+        for running in (*self._running.values(), *self._completing.values()):
+            if running.id == message.job:
                 dropped_count += len(running.preempted_tasks)
                 running.preempted_tasks.clear()
                 self._kill(running)

@@ -19,6 +19,7 @@ from volery.core.model import NEVER, SECOND, Job, JobId, Task, TaskId, Time
 
 YEAR: Final = 365 * 24 * 60 * MINUTE
 """Seconds for which a job is expected to run that has neither limit nor estimate."""
+NEVER_S: Final = -(10**9)
 Element = tuple[Task, ...]
 Key = tuple[int, int, int, int, int]
 
@@ -50,6 +51,18 @@ class SlurmPartition(msgspec.Struct, frozen=True):
     preempt_mode: str = ""
 
 
+class Throttle(msgspec.Struct, eq=False):
+    """The count of elements of an array that run, and that may run at once (the N of sbatch -a 0-99%N)."""
+
+    most: int
+    running: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """True if no other element may start."""
+        return self.running >= self.most
+
+
 class QueuedJob:
     """A job that waits, or an array with the elements that wait.
 
@@ -65,7 +78,9 @@ class QueuedJob:
     Attributes:
         points: Points that its submitter adds to its priority (of sbatch --nice, below 0).
         priority: Priority, of which the largest goes first.
-        victim_count: Count of running jobs that are being ended for it.
+        preempted_s: Time at which jobs were ended for it; NEVER_S: none were.
+        listed_us: Time from which Slurm's list of jobs has the next element; jobs that end together have its order.
+        throttle: Bound of the elements that run at once; None: there is none.
     """
 
     def __init__(
@@ -90,8 +105,15 @@ class QueuedJob:
         self.limit_s = limit_s(job.limit_us, partition)
         self.points = job.priority
         self.priority = 0
-        self.victim_count = 0
+        self.preempted_s = NEVER_S
+        self.listed_us: Time = submit_s * SECOND
+        self.throttle: Throttle | None = None
         self.key: Key = (0, 0, 0, 0, 0)
+
+    @property
+    def is_throttled(self) -> bool:
+        """True if so many elements run that no other may start."""
+        return self.throttle is not None and self.throttle.is_full
 
     def runs_for_s(self) -> int:
         """The time that the next element may run, in seconds: its limit, or without one what it is estimated."""
@@ -106,21 +128,34 @@ class StartedJob:
 
     Args:
         pending: Job that it is an element of.
-        tasks: Tasks that run together.
+        number: Number of the start.
+        tasks: Tasks that run together, of one job.
         parts: Nodes that it has, with what it takes of each.
         start_s: Time of its start.
         cores: Count of cores that it has.
 
     Attributes:
         end_s: Time at which it is expected to have ended.
+        listed: Order of it among jobs that end together.
         unfinished: Tasks that have not ended.
         preempted_tasks: Tasks that were killed and are to run again.
         preemptor: Job for which it is being ended; None: it is not.
+        completing_nodes: Vector of its nodes that have not answered after its end.
+        answers: Times of the answers to come, the last first, each with the vector of its nodes.
     """
 
     def __init__(
-        self, pending: QueuedJob, tasks: Element, parts: Sequence[NodeAllocation], start_s: int, cores: float
+        self,
+        pending: QueuedJob,
+        number: int,
+        tasks: Element,
+        parts: Sequence[NodeAllocation],
+        start_s: int,
+        cores: float,
     ) -> None:
+        self.id: JobId = tasks[0].job
+        self.number = number
+        self.listed = pending.listed_us, pending.number
         self.end_s = start_s + pending.runs_for_s()
         self.pending = pending
         self.tasks = tasks
@@ -131,6 +166,8 @@ class StartedJob:
         self.unfinished: dict[TaskId, NodeAllocation] = {task.id: part for part in parts for task in part.tasks}
         self.preempted_tasks: list[Task] = []
         self.preemptor: QueuedJob | None = None
+        self.completing_nodes = self.nodes
+        self.answers: list[tuple[Time, int]] = []
 
 
 class AdvanceReservation(msgspec.Struct, frozen=True):
@@ -172,10 +209,6 @@ class PendingQueue:
             key = self._keys[place]
             yield self._jobs[key]
             place += place < len(self._keys) and self._keys[place] == key
-
-    def first(self) -> QueuedJob | None:
-        """The job that is considered first; None: no job waits."""
-        return self._jobs[self._keys[0]] if self._keys else None
 
     def add(self, job: QueuedJob) -> None:
         """Add a job, whose priority is known."""

@@ -44,6 +44,13 @@ class JobNeed(NamedTuple):
         """Largest count of its tasks on one node."""
         return self.tasks_per_node or self.task_count
 
+    def scaled(self, task_count: int) -> JobNeed:
+        """The need of so many tasks of the same kind, on no more nodes than tasks."""
+        node_count = min(self.node_count, task_count)
+        return self._replace(
+            task_count=task_count, node_count=node_count, cores=self.cores / self.task_count * task_count
+        )
+
 
 class NodeShare(NamedTuple):
     """A node, and the count of the job's tasks that it runs, or that fit what it has free."""

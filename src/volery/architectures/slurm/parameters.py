@@ -35,6 +35,9 @@ class SlurmConfig(Parameters, frozen=True):
     PriorityFlags: Literal["", "SMALL_RELATIVE_TO_TIME"] = param("", "the size factor is divided by the limit")
     PriorityDecayHalfLife: str = param("7-0", "time in which what a user has used is halved; 0: never")
     PriorityCalcPeriod: str = param("5", "time between two computations of priorities")
+    AccountingStorageEnforce: str = param(
+        "limits", "with limits, safe or all, what a job has used counts that ends between two computations; else not"
+    )
     started_s: Count = param(0, "second at which the controller starts: it computes priorities whole periods later")
     SchedulerType: Literal["sched/backfill", "sched/builtin"] = param(
         "sched/backfill", "whether jobs start early on nodes that jobs before them do not need yet"
@@ -47,6 +50,7 @@ class SlurmConfig(Parameters, frozen=True):
     )
     PreemptMode: Literal["OFF", "REQUEUE", "CANCEL"] = param("OFF", "what becomes of a preempted job")
     KillWait: Count = param(30, "seconds until a job that has reached its limit is expected to have ended")
+    MessageTimeout: Count = param(10, "seconds, with KillWait, after which a job that preempts may end more jobs")
     PartitionName: str = param("", "partitions, as debug/Nodes:0-3/PriorityTier:2+batch/Nodes:ALL; empty: one of all")
     Weight: str = param("", "weights of nodes, of which the lowest is taken first, as 0-3:5+4:2; others have 1")
     accounts: str = param("", "shares of accounts and users, as physics:3(ann:1+bob:2)+cid:1; needs multifactor")
@@ -64,6 +68,8 @@ class SlurmConfig(Parameters, frozen=True):
     defer: bool = param(False, "jobs are not tried at their submission, nor the main loop run at each end")
     Epilog: bool = param(False, "whether an Epilog runs at the end of jobs, after which the main loop runs at once")
     interactive: bool = param(False, "jobs come from salloc or srun, which are tried at once, and not from sbatch")
+    completing_ms: Count = param(0, "milliseconds from the end of a job until its nodes answer and start others")
+    array_throttle: Count = param(0, "elements of an array that run at once, as by sbatch -a 0-99%N; 0: all")
     bf_interval: PositiveCount = param(30, "seconds between two runs of the backfill loop")
     bf_window: PositiveCount = param(1440, "minutes for which the backfill loop plans")
     bf_resolution: PositiveCount = param(60, "seconds to which the times of the plan are rounded")

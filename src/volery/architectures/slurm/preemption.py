@@ -57,8 +57,8 @@ class PreemptionRules(msgspec.Struct, frozen=True):
         """The jobs that a job may end, in the order in which they are tried."""
         candidates = [running for running in running_jobs if self.may_preempt(job, running)]
         if self.is_youngest_first:
-            return sorted(candidates, key=lambda running: (-running.start_s, running.pending.number))
-        return sorted(candidates, key=lambda running: (self._rank(running), running.pending.number))
+            return sorted(candidates, key=lambda running: (-running.start_s, running.listed))
+        return sorted(candidates, key=lambda running: (self._rank(running), running.listed))
 
     def _rank(self, running: StartedJob) -> tuple[int, int]:
         """The importance of a running job: least important first, small before large."""

@@ -20,6 +20,8 @@ from volery.policies.fairness.shares import Sharer
 
 LARGEST: Final = 0xFFFFFFFF
 """Priorities are 32 bits."""
+ENFORCING: Final = frozenset({"limits", "safe", "all"})
+"""Words of AccountingStorageEnforce with which limits of associations are enforced."""
 HALVING: Final = 0.693
 """The natural logarithm of 2 as Slurm has it: usage decays by 1 - HALVING / half-life each second."""
 
@@ -159,6 +161,8 @@ class Priorities:
         self._tree = tree
         self._qos_factors = qos_factors or {}
         self._charged_until_s = 0
+        enforced = config.AccountingStorageEnforce.replace("+", ",").lower().split(",")
+        self._counts_ends = not ENFORCING.isdisjoint(enforced)
 
     @property
     def counts_usage(self) -> bool:
@@ -202,8 +206,13 @@ class Priorities:
         for job in jobs:
             job.priority = self.priority(job, now_s)
 
+    def charge_end(self, running: StartedJob, now_s: int) -> None:
+        """Charge a user at the end of a job, which Slurm does only where it enforces limits (`_adjust_limit_usage`)."""
+        if self._counts_ends:
+            self.charge(running, now_s)
+
     def charge(self, running: StartedJob, now_s: int) -> None:
-        """Charge a user for the time since the last computation, as at the end of a job."""
+        """Charge a user for the time since the last computation."""
         if self._tree is not None:
             run_s = max(0, now_s - max(running.start_s, self._charged_until_s))
             self._tree.charge(running.pending.user, running.cores * run_s * self._decay_factor**run_s)

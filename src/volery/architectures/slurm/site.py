@@ -17,14 +17,14 @@ class SlurmSite(msgspec.Struct, frozen=True):
 
     Args:
         partitions: Partitions by name.
-        default: SlurmPartition of jobs that name none; None: such jobs never run.
+        default: SlurmPartition of jobs that name none.
         is_exclusive: True if all jobs are given whole nodes (select/linear).
         reservations: Advance reservations.
         is_divided: True where partitions were configured; else the jobs of every partition belong to the one.
     """
 
     partitions: Mapping[str, SlurmPartition]
-    default: SlurmPartition | None
+    default: SlurmPartition
     is_exclusive: bool = False
     reservations: tuple[AdvanceReservation, ...] = ()
     is_divided: bool = True
@@ -80,11 +80,10 @@ class Fit:
             constraints = 0
             for task in tasks:
                 constraints |= task.constraints
-            nodes = min(job.gang.nodes, len(tasks))
-            cores = len(tasks) * self.cores(request)
-            need = JobNeed(
-                len(tasks), nodes, job.gang.tasks_per_node, request, constraints, is_exclusive, cores, job.gang
-            )
+            # Its first tasks may have come alone: the others are taken to be like them.
+            count, gang = job.task_count, job.gang
+            nodes, cores = min(gang.nodes, count), count * self.cores(request)
+            need = JobNeed(count, nodes, gang.tasks_per_node, request, constraints, is_exclusive, cores, gang)
             return [(need, [tuple(tasks)])]
 
         elements: dict[JobNeed, list[Element]] = {}

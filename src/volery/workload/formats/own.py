@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from volery.core.errors import InputError
 from volery.core.limits import Limits
-from volery.core.model import SECOND
 from volery.workload.files import numbered_lines
 from volery.workload.formats.source import Format, Head, Noticed, is_number, microseconds, place
 from volery.workload.table import (
@@ -122,26 +121,6 @@ def far_of(path: Path, form: Format) -> tuple[int, int]:
 def limits_of(path: Path, form: Format) -> Limits:
     """The use of limits by a run that is not told otherwise; a canonical table states what its source was."""
     return manifest_of(path).limits if form is TABLE else form.limits
-
-
-def refuse_no_limit(path: Path, form: Format, batch: pa.RecordBatch, rows_before: int) -> None:
-    """Refuse a row whose job could never run within its limit.
-
-    Raises:
-        InputError: with the line in the source, or the row of a canonical table.
-    """
-    place = pc.index(pc.less_equal(batch.column("limit_us"), 0), True).as_py()
-    if place < 0:
-        return
-
-    # The lines that a canonical table names are of the file from which it was made.
-    line = None if form is TABLE else batch.column("line")[place].as_py()
-    limit_s = batch.column("limit_us")[place].as_py() / SECOND
-    problem = (
-        f"the limit is {limit_s:g} s, in which no job can run; state one above 0, or none, make it none with "
-        "`volery trace convert --repair zero-limit=null`, or run with --limits ignore"
-    )
-    raise InputError(f"{path}:{line or rows_before + place + 1}", problem)
 
 
 TABLE: Final = Format(

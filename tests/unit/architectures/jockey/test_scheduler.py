@@ -15,12 +15,13 @@ from volery.architectures.jockey.profiles import JobModel, JobRun, profiled
 from volery.architectures.jockey.rehearsal import BINS, Remaining, rehearse
 from volery.core.errors import InputError
 from volery.core.events import Allotted, Cancel, Computed, JobDone, MoreTasks, Submit, TimerFired
-from volery.core.model import SECOND, Cluster
+from volery.core.model import NEVER, SECOND, Cluster, Gang
 from volery.core.streams import Streams
 from volery.live.runtime.port import COMPUTE, checksum
 from volery.roles.node import Completed, Kill, Launch
 
 MINUTE = 60 * SECOND
+ANYWHERE = Gang()
 FINE: dict[str, Any] = {"tokens_step": 1, "slack": 1.0, "dead_zone_s": 0.0, "alpha": 1.0}
 """Every number of tokens is a choice, and nothing is added to what is reckoned with."""
 
@@ -197,3 +198,64 @@ def test_a_utility_that_is_no_curve_is_refused(utility: str) -> None:
     with pytest.raises(InputError) as refused:
         jockey.build(Cluster.uniform(2), configure(jockey, {"utility": utility}), Streams(0))
     assert "utility" in refused.value.place
+
+
+def gang(number: int, *constraints: int, shape: Gang = ANYWHERE, due_us: int = NEVER) -> Submit:
+    message = submit(number, *constraints, estimate_us=MINUTE)
+    return Submit(msgspec.structs.replace(message.job, deadline_us=due_us, gang=shape))
+
+
+def starts(scheduler: Alone, *events: Any) -> list[list[int]]:
+    """The tasks that each event starts."""
+    return [[task for _, task in launched(scheduler.hear(event, SUBMITTER, MINUTE))] for event in events]
+
+
+def test_a_gang_keeps_idle_tokens_from_later_jobs_until_it_starts_whole() -> None:
+    scheduler = alone(4)
+    submissions = submit(0, 0, 0), gang(1, 0, 0, 0), submit(2, 0)
+    assert starts(scheduler, *submissions) == [[0, 1], [], []], "two tokens are idle, for the gang"
+    assert starts(scheduler, Completed(0), Completed(1)) == [[100, 101, 102], [200]]
+
+
+def test_what_does_not_suit_a_waiting_gang_goes_to_others() -> None:
+    scheduler = Alone("jockey", "scheduler/0", Cluster((0, 1, 1), (1, 1, 1)), **FINE)
+    assert starts(scheduler, submit(0, 1), gang(1, 1, 1), submit(2, 0), submit(3, 0)) == [[0], [], [200], []]
+    assert starts(scheduler, Completed(200)) == [[300]]
+    assert starts(scheduler, Completed(0)) == [[100, 101]]
+
+
+def test_unlike_members_and_shapes_find_room() -> None:
+    scheduler = Alone("jockey", "scheduler/0", Cluster((1, 0), (1, 1)), **FINE)
+    assert starts(scheduler, gang(0, 0, 1)) == [[0, 1]]
+    scheduler = Alone("jockey", "scheduler/0", Cluster.uniform(3, slots=2), **FINE)
+    effects = launched(scheduler.hear(gang(0, 0, 0, 0, shape=Gang(3, 1))))
+    assert [machine for machine, _ in effects] == ["node/0", "node/1", "node/2"]
+    assert starts(scheduler, gang(1, 0, 0, shape=Gang(1, 2)), Completed(0)) == [[], [100, 101]]
+
+
+def test_a_gang_that_the_empty_cluster_does_not_hold_is_refused_whole() -> None:
+    scheduler = Alone("jockey", "scheduler/0", Cluster((1, 0), (1, 1)), **FINE)
+    answers = [message for _, message in sent(scheduler.hear(gang(0, 1, 1)))]
+    assert JobDone(0, 2) in answers
+    assert scheduler.facts(gang(1, 1, 1)) == {"gang_tasks_refused": 2}
+
+
+def test_a_gang_with_a_deadline_is_guaranteed_a_token_per_task_or_none() -> None:
+    scheduler = alone(6, spare=False)
+    due: dict[str, Any] = {"due_us": 10 * MINUTE}
+    assert allotted(scheduler, gang(0, 0, 0, 0, 0, **due)) == [(0, 4)], "one would keep the deadline of single tasks"
+    assert allotted(scheduler, gang(1, 0, 0, 0, **due)) == [], "two tokens are left"
+    assert starts(scheduler, *[Completed(task) for task in range(3)]) == [[], [], []]
+    assert allotted(scheduler, Completed(3), MINUTE) == [(0, 0)]
+    assert allotted(scheduler, TimerFired("period"), 2 * MINUTE) == [(1, 3)]
+
+
+def test_a_gang_of_several_chunks_starts_when_all_have_come_and_is_cancelled_in_parts() -> None:
+    scheduler = alone(3)
+    first, second = gang(0, 0, 0), MoreTasks(0, 2, submit(0, 0, 0, 0).job.tasks[2:])
+    part = Submit(msgspec.structs.replace(first.job, task_count=3))
+    assert starts(scheduler, part, second) == [[], [0, 1, 2]]
+    scheduler = alone(3)
+    scheduler.hear(part)
+    assert [message for _, message in sent(scheduler.hear(Cancel(0)))] == [JobDone(0, 0)]
+    scheduler.component.check_rest()

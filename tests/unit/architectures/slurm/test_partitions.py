@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.unit.architectures.slurm.runs import MINUTE, RigidJob, simulated, starts, trace
 
+from volery.architectures import configure, lookup
 from volery.architectures.slurm.nodes import JobNeed, NodeFacts, Nodes
-from volery.core.model import SECOND, Cluster
+from volery.core.capabilities import Refusals
+from volery.core.events import Submit
+from volery.core.model import SECOND, Cluster, Gang
+from volery.core.streams import Streams
 from volery.core.trace import NO_GANG
 
 BOTH = "low/Nodes:0-3+high/Nodes:0-3/PriorityTier:2"
@@ -28,6 +33,31 @@ def test_a_job_that_names_no_partition_goes_to_the_default_one() -> None:
     holder = RigidJob(0, 2, 50, MINUTE, "", "b")
     assert starts(holder, RigidJob(1, 2, 10, MINUTE), PartitionName="a/Nodes:0-1+b/Nodes:2-3") == [0, 1]
     assert starts(holder, RigidJob(1, 2, 10, MINUTE), PartitionName="a/Nodes:0-1+b/Nodes:2-3/Default:YES") == [0, 50]
+
+
+def test_names_of_partitions_mean_nothing_where_none_is_configured() -> None:
+    jobs = trace(RigidJob(0, 1, 50, MINUTE, "", "gpu"), RigidJob(1, 1, 10, MINUTE))
+    assert list(simulated(jobs, Cluster.uniform(4)).start_us) == [0, SECOND]
+    records = simulated(jobs, Cluster.uniform(4), PartitionName="cpu/Nodes:ALL")
+    assert (list(records.unsatisfiable), records.start_us[1]) == ([1, 0], SECOND)
+
+
+def test_a_gang_of_which_the_first_tasks_have_come_is_judged_whole() -> None:
+    cluster = Cluster.uniform(4)
+    config = configure(lookup("slurm"), {"PartitionName": "all/Nodes:ALL/MaxNodes:3"})
+    refusals = lookup("slurm").build(cluster, config, Streams(0)).capability(Refusals)
+    assert refusals is not None
+    (submit,) = trace(RigidJob(0, 4, 10, MINUTE)).submission(0)
+    assert isinstance(submit, Submit)
+    first_chunk = msgspec.structs.replace(submit.job, tasks=submit.job.tasks[:2])
+    assert refusals.refuses(first_chunk, first_chunk.tasks[0])
+    fitting = msgspec.structs.replace(first_chunk, task_count=3, gang=Gang(3, 1))
+    assert not refusals.refuses(fitting, fitting.tasks[0])
+
+
+def test_what_is_left_of_a_preempted_gang_needs_its_part_of_the_cores() -> None:
+    need = JobNeed(4, 2, 2, (2,), 0, False, 8.0).scaled(1)
+    assert (need.task_count, need.node_count, need.cores) == (1, 1, 2.0)
 
 
 def test_a_preempted_job_is_queued_again_and_runs_after_a_while() -> None:

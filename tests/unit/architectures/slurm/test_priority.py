@@ -67,6 +67,14 @@ def test_points_of_the_submitter_are_added() -> None:
         assert [records.start_us[4 * job] // SECOND for job in range(4)] == [0, 58, 50, 67]
 
 
+def test_a_size_relative_to_a_time_below_a_minute_counts_by_the_whole_minute() -> None:
+    """As Slurm rounds MaxTime up: the smaller job goes first with PriorityFavorSmall."""
+    jobs = [RigidJob(0, 4, 50), RigidJob(1, 4, 9), RigidJob(2, 1, 9)]
+    factors = {"PriorityType": "priority/multifactor", "PriorityWeightJobSize": 1000, "PriorityFavorSmall": True}
+    partition = "all/Nodes:ALL/MaxTime:0:30/OverSubscribe:FORCE:1"
+    assert starts(*jobs, PriorityFlags="SMALL_RELATIVE_TO_TIME", PartitionName=partition, **factors) == [0, 59, 50]
+
+
 def test_priorities_are_computed_again_at_intervals() -> None:
     """The partition puts the second first, until the age of the first has outgrown that, at the next computation."""
     partitions = "low/Nodes:ALL/PriorityJobFactor:1+high/Nodes:ALL/PriorityJobFactor:2"
@@ -129,11 +137,16 @@ def test_times_are_those_of_slurm(text: str, expected: int) -> None:
         ({"PriorityWeightQOS": 5}, "slurm:PriorityWeightQOS", "give qos"),
         ({"PartitionName": "a/PriorityTier:2"}, "slurm:PartitionName/a", "it has no nodes"),
         ({"PartitionName": "a/Nodes:2-9"}, "slurm:PartitionName/a", "no nodes of the cluster's 4"),
-        ({"PartitionName": "a/Nodes:1+a/Nodes:2"}, "slurm:PartitionName", "no name of its own"),
+        ({"PartitionName": "a/Nodes:1+a/Nodes:2"}, "slurm:PartitionName", "'a' stands twice"),
+        ({"PartitionName": "/Nodes:1"}, "slurm:PartitionName", "has no name"),
+        ({"PartitionName": "a/Nodes:1/Nodes:2"}, "slurm:PartitionName", "a: Nodes stands twice"),
+        ({"PartitionName": "a/Nodes:1/MaxTime:0"}, "slurm:PartitionName/a", "in which no job can run; write a longer"),
+        ({"PartitionName": "a/Nodes:1/Default:maybe"}, "slurm:PartitionName/a", "Default is 'maybe'"),
+        ({"PartitionName": "a/Nodes:1/OverSubscribe:FOO"}, "slurm:PartitionName/a", "known are EXCLUSIVE, FORCE, NO"),
         ({"PartitionName": "a/Node:1"}, "slurm:PartitionName", "did you mean 'Nodes'"),
         ({"PartitionName": "a/Nodes:1/PriorityTier:-3"}, "slurm:PartitionName/a", "whole number from 0"),
         ({"PartitionName": "a/Nodes:1/PreemptMode:SUSPEND"}, "slurm:PartitionName/a", "REQUEUE"),
-        ({"PreemptType": "preempt/qos"}, "slurm:PreemptMode", "needs REQUEUE or CANCEL"),
+        ({"PreemptType": "preempt/qos"}, "slurm:PreemptType", "give REQUEUE or CANCEL"),
         ({"qos": "a/Preempt:b"}, "slurm:qos", "no QOS 'b' to preempt"),
         ({"reservations": "r/Nodes:1/StartTime:5"}, "slurm:reservations/r", "it has no Duration"),
         ({"Weight": "0-4:2"}, "slurm:Weight", "no nodes of the cluster's 4"),

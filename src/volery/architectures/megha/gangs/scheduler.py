@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 import msgspec
 
@@ -43,6 +43,9 @@ from volery.core.events import GANG_TASKS_REFUSED, Counted, Event, TimerFired
 from volery.core.model import SECOND, Address, Gang, Job, JobId, Key, Task, TaskId, Time
 from volery.policies.queues import Kind
 
+if TYPE_CHECKING:
+    from volery.architectures.megha.reasons import DecisionNarrator
+
 PATIENCE: Final = 3
 """Heartbeats after which machines are kept for the oldest gang: updates of all clusters have come by then."""
 GANGS: Final = "gangs"
@@ -50,16 +53,19 @@ GANGS: Final = "gangs"
 
 
 class GangHost(RecoveryHost, Protocol):
-    """A Global Master as its gangs call it."""
+    """A Global Master as its gangs call it.
+
+    Attributes:
+        observer: Reports of decisions; None: there are none.
+    """
+
+    observer: DecisionNarrator | None
 
     def set_timer(self, key: Key, at: Time) -> None:
         """Set a timer of the component."""
 
     def address_request(self, lm: int, tasks: Sequence[Task]) -> tuple[int, tuple[Address, ...], int, int]:
         """Return number and receivers of the next request to a cluster, its leader's epoch, and the term of this GM."""
-
-    def was_requested(self, partition: int, tasks: Sequence[Task], places: Sequence[int]) -> None:
-        """Report tasks that were given these units."""
 
 
 class GangState(msgspec.Struct, eq=False):
@@ -288,7 +294,8 @@ class GangScheduler(Attached):
             record.requests[lm, number] = request
             for address in addresses:
                 host.send(address, request)
-            host.was_requested(partition, tasks, places)
+            if host.observer is not None:
+                host.observer.requested(partition, tasks, places)
         record.missing_votes = set(record.requests)
 
     def on_vote(self, message: PrepareVote, source: Address) -> None:

@@ -398,7 +398,8 @@ class Paired(Attached):
                 self._report_whole(gm)
 
     def _note_restart(self, gm: GmSyncState) -> None:
-        self._host.forget_reservations(gm.address)
+        if self._host.gangs is not None:
+            self._host.gangs.forget_gm(gm.address)
         gm.request = 0
         gm.ended = []
         if self._preemptions is not None:
