@@ -117,7 +117,7 @@ def listed_jobs(
         limit = PAGE if span is None else min(PAGE, len(span))
         while True:
             page = client.jobs(
-                state, filters.user, before, limit, filters.reason, filters.since_us, name, mine=filters.mine
+                state, filters.user, before, limit, filters.reason, filters.since_us, name=name, mine=filters.mine
             )
             yield from (job for job in page if name in (None, job.name) and (span is None or job.id in span))
 
@@ -152,9 +152,12 @@ def selected(
         selections[selection.job.id] = JobSelection(selection.job, _joined(spans))
 
     if not selections:
-        options = [f"--state {filters.state}"] if filters.state else ["being under way"] if is_open else []
+        options = [f"--{name} {value}" for name in ("state", "user", "reason") if (value := getattr(filters, name))]
+        options += ["--since"] if filters.since_us is not None else []
         options += ["--mine"] if filters.mine and words else []
-        print_error("jobs", f"none of {'these' if words else 'your own'} fits {' and '.join(options)}", as_json)
+        options += ["being under way"] if is_open and filters.state is None else []
+        fit = f"none of {'these' if words else 'your own'} fits {' and '.join(options)}" if options else "you have none"
+        print_error("jobs", fit, as_json)
         raise typer.Exit(1)
 
     return [selections[max(selections)]] if filters.last else list(selections.values())

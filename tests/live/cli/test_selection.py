@@ -89,6 +89,8 @@ NOTHING_LEFT = [
     (("cancel", "sweep"), "none of these fits being under way"),
     (("job", "2-3", "--state", "failed"), "none of these fits --state failed"),
     (("logs", "2", "--mine"), "none of these fits --mine"),
+    (("jobs", "--last", "--user", "ada"), "none of your own fits --user ada"),
+    (("jobs", "0-1", "--reason", "lost", "--since", "1"), "none of these fits --reason lost and --since"),
 ]
 
 
@@ -98,6 +100,8 @@ def test_options_that_leave_nothing_are_told(submitted: Command) -> None:
 
 
 def test_several_jobs_are_cancelled(command: Command, tmp_path: Path) -> None:
+    assert command("cancel", "--last") == Ended(1, "", "error: jobs: none of your own fits being under way\n")
+    assert command("job", "--last") == Ended(1, "", "error: jobs: you have none\n")
     command("submit", written(tmp_path, "command = 'true'"), "--watch")
     for name in ("long", "long", "other"):
         command("submit", written(tmp_path, f'name = "{name}"\ncommand = "sleep 600"'))
