@@ -89,7 +89,7 @@ def named_by_file(job: Path) -> Iterator[None]:
         raise (error if place == error.place else InputError(job.name + place, error.problem)) from None
 
 
-def _words(status: JobStatus) -> str:
+def state_words(status: JobStatus) -> str:
     """`running: 3 finished, 2 running`."""
     counts = ("finished", "running", "failed", "killed", "unsatisfiable")
     counts_in_words = [f"{count} {name}" for name in counts if (count := getattr(status, name))]
@@ -193,7 +193,7 @@ def _print_definition(client: Client, selections: list[JobSelection], failed: bo
         sys.stdout.write(toml_of(table))
 
 
-def _print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int) -> None:
+def print_job(client: Client, status: JobStatus, as_json: bool, task_limit: int) -> None:
     content = _print_selection(client, JobSelection(status), as_json, task_limit)
     if as_json:
         print_json(content)
@@ -251,7 +251,7 @@ def _print_job_lines(
 
     console = terminal()
     title = f"job {status.id}" + (f" ({status.name})" if status.name else "")
-    console.print(Text(f"{title}: "), _coloured(_words(status)), Text(f" of {status.tasks}"), sep="")
+    console.print(Text(f"{title}: "), _coloured(state_words(status)), Text(f" of {status.tasks}"), sep="")
 
     if status.reason:
         console.print(Text(status.reason))

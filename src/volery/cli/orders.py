@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from volery.cli.jobs import Api, _words, connected
+from volery.cli.jobs import Api, connected, state_words
 from volery.cli.options import AsJson
 from volery.cli.output import INTERRUPTED, print_error, print_json
 from volery.cli.selection import (
@@ -51,7 +51,7 @@ def cancel(
             status = client.cancel(job.id)
             statuses.append(status)
             if not as_json:
-                has_ended = f"had ended: {_words(status)}"
+                has_ended = f"had ended: {state_words(status)}"
                 typer.echo(f"job {job.id} {has_ended if status.ended else 'is being cancelled'}")
 
     if as_json:
@@ -92,7 +92,7 @@ def _print_end(job: JobStatus, tasks: list[TaskStatus]) -> None:
     for task in tasks:
         typer.echo(f"{job.id}/{task.index}: {task.state}" + (f": {task.reason}" if task.reason else ""))
     if not tasks:
-        typer.echo(f"job {job.id}: {_words(job)}")
+        typer.echo(f"job {job.id}: {state_words(job)}")
 
 
 def _ended(client: Client, selection: JobSelection) -> tuple[JobStatus, list[TaskStatus]]:

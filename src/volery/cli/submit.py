@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 from typer.core import TyperCommand
 
-from volery.cli.jobs import Api, _print_job, _words, connected
+from volery.cli.jobs import Api, connected, print_job, state_words
 from volery.cli.options import AsJson, argument, option
 from volery.cli.output import INTERRUPTED, live_extra, print_answer
 from volery.core.errors import InputError
@@ -127,7 +127,7 @@ def submit(
             except KeyboardInterrupt:
                 typer.echo(f"job {receipt.id} goes on; volery cancel {receipt.id} ends it", err=True)
                 raise typer.Exit(INTERRUPTED) from None
-            _print_job(client, final_status, as_json, task_limit=0)
+            print_job(client, final_status, as_json, task_limit=0)
             raise typer.Exit(_exit_status(client, final_status))
 
     summary = f"job {receipt.id}: {receipt.tasks} task{'s' * (receipt.tasks != 1)}; volery job {receipt.id} shows it"
@@ -282,7 +282,7 @@ def _watch(client: Client, number: int, silent: bool) -> JobStatus:
             if isinstance(change, JobStatus):
                 status = change
                 ended_tasks = status.finished + status.failed + status.killed + status.unsatisfiable
-                state = f"{ended_tasks}/{status.tasks} tasks, {_words(status)}"
+                state = f"{ended_tasks}/{status.tasks} tasks, {state_words(status)}"
                 line.moved(f"job {number}", ended_tasks, max(status.tasks, 1), state)
     return status if status.ended else client.job(number)
 
