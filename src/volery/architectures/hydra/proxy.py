@@ -45,6 +45,7 @@ class StartedContainer(NamedTuple):
     task: Task
     attempt: int
     machine: int
+    container: int
 
 
 Split = Literal["broadcast", "home", "weighted", "locality"]
@@ -400,7 +401,7 @@ class Proxy(Component):
         if not line.length:
             del application.waiting[mask]
         attempt = application.attempts.get(task.id, 0)
-        application.running[task.id] = StartedContainer(task, attempt, container.machine)
+        application.running[task.id] = StartedContainer(task, attempt, container.machine, container.id)
 
         node = f"node/{container.machine}"
         self._port.send(node, Start(self._next(node), container, application.user, task, attempt))
@@ -498,7 +499,13 @@ class Proxy(Component):
         """A restarted machine runs nothing, and a restarted resource manager has no request."""
         role = role_of(message.peer)
         if role == "node":
-            self._retry_machine(int(message.peer.split("/")[1]))
+            machine = int(message.peer.split("/")[1])
+            # A gang's container may be of the time since the restart: its manager keeps it, and its start is lost.
+            gangs = [application for application in self._applications.values() if application.gang is not None]
+            started = [running for application in gangs for running in application.running.values()]
+            if containers := tuple([running.container for running in started if running.machine == machine]):
+                self._port.send(rm_of(self._layout.sub_of[machine]), Release(containers))
+            self._retry_machine(machine)
         elif role == "rm":
             sub = sub_of_rm(message.peer)
             # The numbers of its next life begin with one.

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 from volery.architectures.hydra.layout import SubCluster
-from volery.architectures.hydra.messages import Held, Kill, NodeDead, Reborn, Refused, Register, Start, Welcome
+from volery.architectures.hydra.messages import Held, Kill, NodeDead, Reborn, Refused, Register, Start, Vacated, Welcome
 from volery.core.component import Sends, sent_to
 from volery.core.events import Event, PeerBack, PeerLost
 from volery.core.model import Address, TaskId, Time
@@ -93,6 +93,8 @@ class Registration:
             if (start.task.id, start.attempt) == (kill.task, kill.attempt):
                 del self._waiting[place]
                 self._port.send(proxy, Refused(start.task.job, kill.task, kill.attempt))
+                # The container may be of the term that is on its way; one of an earlier term is unknown there.
+                self._port.send(self._rm, Vacated((start.container.id,)))
                 return True
 
         return False

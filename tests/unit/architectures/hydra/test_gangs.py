@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from tests.unit.architectures.hydra.test_manager import A, B, ask, granted, manager
 from tests.unit.architectures.parts import Alone, messages, submit, tasks
+from tests.unit.effects import RecordingPort, Sent
 
 from volery.architectures import configure, lookup
 from volery.architectures.hydra.messages import (
@@ -29,6 +30,7 @@ from volery.core.events import Cancel, JobDone, MoreTasks
 from volery.core.gangs import with_gangs
 from volery.core.model import SECOND, Cluster, Gang, Job
 from volery.core.streams import Streams
+from volery.roles.recovery.channel import Linked, Renewed
 from volery.sim import simulate
 
 ANYWHERE = Gang()
@@ -151,6 +153,19 @@ def test_another_sub_cluster_is_asked_where_one_is_lost_and_late_grants_are_retu
     assert len(started(effects)) == 2, "it was granted before the loss: as good as any"
     assert asked(effects) == [("rm/1", 0)]
     assert messages(one.hear(give(1, 3, 4), "rm/1"), Release) == [("rm/1", Release((100, 101)))]
+
+
+def test_a_container_whose_start_a_restarted_machine_never_got_is_returned() -> None:
+    one = proxy(split="home", reliable=True)
+    assert isinstance(one.component, Linked)
+    bare = one.component.inner
+    port = RecordingPort.under(bare, PROXY)
+    bare.start(0)
+    for event, source in ((hosted(0, 2), ROUTER), (give(1, 0, 1), "rm/0"), (Renewed("node/1"), "node/1")):
+        port.drain()
+        bare.handle(event, source, 0)
+    sent = [(effect.to, effect.message) for effect in port.drain() if isinstance(effect, Sent)]
+    assert sent == [("rm/0", Release((101,))), ("node/0", Kill(0, 0))]
 
 
 def test_a_gang_that_is_cancelled_is_wanted_no_more() -> None:

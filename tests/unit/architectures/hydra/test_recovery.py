@@ -18,6 +18,7 @@ from volery.architectures.hydra.messages import (
     Refused,
     Register,
     Start,
+    Vacated,
     Welcome,
 )
 from volery.core.component import Component
@@ -89,7 +90,7 @@ def test_a_task_waits_for_the_welcome_and_may_be_refused_meanwhile() -> None:
     assert effects == [("rm/0", Register(1, ()))]
     for number, task in enumerate((70, 71), 1):
         assert not node.hear(Start(number, Container(number, 0, 3, 7, 0), "", Task(task, 7), 0), PROXY)
-    assert node.hear(Kill(71, 0), PROXY) == [(PROXY, Refused(7, 71, 0))]
+    assert node.hear(Kill(71, 0), PROXY) == [(PROXY, Refused(7, 71, 0)), ("rm/0", Vacated((2,)))]
     assert not node.hear(Welcome(0, 9), "rm/0"), "of an earlier registration"
     assert node.hear(Welcome(1, 3), "rm/0") == [Launched(Task(70, 7), 0)]
     assert not node.hear(Reborn(), "rm/0"), "the link has reported it"
