@@ -251,7 +251,7 @@ STAGES = {
     Stage.J1: Realisation("Distributor.on_submit"),
     Stage.J4: Realisation("Distributor.on_submit", "full", "distributors in parallel"),
     Stage.J6: Realisation("Distributor.on_completed", "full", "JobDone after the last result"),
-    Stage.T2: Realisation("Master._next", "full", "two weighted fair queues"),
+    Stage.T2: Realisation("Master.next_task", "full", "two weighted fair queues"),
     Stage.T3: Realisation("Distributor._distribute"),
     Stage.M2: Realisation("Distributor._distribute", "full", "distributors over masters"),
     Stage.M3: Realisation("Distributor._distribute", "full", "all masters"),
