@@ -226,9 +226,8 @@ class Distributor(Component):
 
     def on_withdrawn(self, message: Withdrawn, source: Address, now: Time) -> None:
         """Tasks that will never run count as results; members of a gang that was recalled start again."""
-        for task in message.tasks:
-            if self._recovery is None or not self._recovery.takes_back(task, source):
-                self.count(task)
+        for task in message.tasks if self._recovery is None else self._recovery.take_back(message.tasks, source):
+            self.count(task)
 
     def on_queue_lengths(self, message: QueueLengths, source: Address, now: Time) -> None:
         """Note how much waits in the group of a master that leads."""

@@ -7,7 +7,7 @@ have begun with a lost one, and the distributor recalls those that wait for it o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 import msgspec
 
@@ -27,6 +27,9 @@ from volery.core.events import Counted
 from volery.core.model import Address, Gang, JobId, Task, TaskId
 from volery.core.port import Port
 from volery.roles.recovery.leases import Forget, Result, StaleEpoch
+
+NO_JOB: Final = -1
+"""Job of a task that has a result."""
 
 
 class SentGang(msgspec.Struct, eq=False):
@@ -119,10 +122,11 @@ class DistributorRecovery:
         self._port.observe(Counted("tasks_sent_again", len(gang.tasks)))
         self.send_gang(gang)
 
-    def _take_back(self, gang: SentGang, task: TaskId) -> None:
-        """A member is lost, or was recalled; the gang is sent again when all are back that have not finished."""
+    def _take_back(self, gang: SentGang, tasks: Iterable[TaskId]) -> None:
+        """Members are lost, or were recalled; the gang is sent again when all are back that have not finished."""
         is_first = not gang.returned_tasks
-        gang.returned_tasks.add(task)
+        # All of one message at once: the gang is sent anew in between otherwise, and the rest counts as lost again.
+        gang.returned_tasks.update(tasks)
         if gang.has_returned():
             self._send_gang_again(gang)
         elif is_first:
@@ -133,15 +137,20 @@ class DistributorRecovery:
         others = tuple([task for task in gang.tasks if task not in gang.returned_tasks])
         self._port.send(self._distributor.masters[gang.group], Withdraw(others, is_recall=True))
 
-    def takes_back(self, task: TaskId, master: Address) -> bool:
-        """Take back a member that was dropped where it waited; False: it is none, or its job was given up."""
-        gang = self._gangs.get(self._sent[task][0].job) if task in self._sent else None
-        if gang is None or self._distributor.is_cancelled(self._sent[task][0].job):
-            return False
-        # What an earlier leader has dropped is lost to the present one.
-        if self._distributor.masters[gang.group] == master:
-            self._take_back(gang, task)
-        return True
+    def take_back(self, tasks: Iterable[TaskId], master: Address) -> Sequence[TaskId]:
+        """Take back members that were dropped where they waited; returns the others, which will never run."""
+        dropped: list[TaskId] = []
+        by_gang: dict[JobId, list[TaskId]] = {}
+        for task in tasks:
+            job = self._sent[task][0].job if task in self._sent else NO_JOB
+            is_member = job in self._gangs and not self._distributor.is_cancelled(job)
+            (by_gang.setdefault(job, []) if is_member else dropped).append(task)
+
+        for job, members in by_gang.items():
+            # What an earlier leader has dropped is lost to the present one.
+            if self._distributor.masters[self._gangs[job].group] == master:
+                self._take_back(self._gangs[job], members)
+        return dropped
 
     def returned_tasks(self, job: JobId) -> Sequence[TaskId]:
         """The members of a gang that are at no master."""
@@ -224,15 +233,18 @@ class DistributorRecovery:
             )
 
     def _send_again(self, tasks: Iterable[TaskId]) -> None:
+        by_gang: dict[JobId, list[TaskId]] = {}
         for number in tasks:
             if number in self._sent and not self._give_up(number):
                 task, group, kind, attempt = self._sent[number]
                 if task.job in self._gangs:
-                    self._take_back(self._gangs[task.job], number)
+                    by_gang.setdefault(task.job, []).append(number)
                     continue
 
                 self._port.observe(Counted("tasks_sent_again", 1))
                 self.deal(group, kind, (task,), attempt + 1)
+        for job, members in by_gang.items():
+            self._take_back(self._gangs[job], members)
 
     def answer_epoch(self, master: Address) -> None:
         """Answer a restarted master with the epoch that is known."""

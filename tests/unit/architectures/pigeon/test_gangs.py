@@ -195,6 +195,15 @@ def test_a_gang_of_which_a_member_is_lost_is_sent_again_when_all_are_back() -> N
     assert not one.hear(Lost((active(0),)), FIRST), "of an earlier attempt"
 
 
+def test_members_that_come_back_in_one_message_are_sent_again_once() -> None:
+    one = Bare(DEALER, 3)
+    one.hear(gang(0, 0, 0, 0), "submitter")
+    one.hear(Lost((active(1),)), FIRST)
+    one.hear(Lost((active(2),)), FIRST)
+    assert again(one.hear(Withdrawn((0, 1, 2)), FIRST)) == [(FIRST, 0, 1, [0, 1, 2])]
+    assert again(one.hear(Lost((active(0, 1), active(1, 1), active(2, 1))), FIRST)) == [(FIRST, 0, 2, [0, 1, 2])]
+
+
 def test_the_members_that_have_not_finished_are_the_gang() -> None:
     one = Bare(DEALER, 3)
     one.hear(gang(0, 0, 0, 0, shape=Gang(3, 1)), "submitter")
