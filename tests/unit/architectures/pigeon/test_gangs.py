@@ -101,7 +101,7 @@ def test_reserved_workers_run_members_of_short_gangs_alone_and_last() -> None:
     assert group.deal(True, *tasks(0, 0, 0, 0)) == [0, 1, 2]
     assert group.send(1, *tasks(1, 0, 0)) == [], "no low-priority worker is idle"
     assert group.deal(True, *tasks(2, 0)) == [200], "a reserved one is no use to a long gang"
-    nodes = group.component.owned  # type: ignore[attr-defined]  # the component is a master
+    nodes = group.component.owned  # type: ignore[attr-defined]  # the test reads the units of its master
     low = [task for task, unit in nodes.items() if unit >= 2]
     assert [group.ends(task) for task in low] == [[], [100, 101]]
 
