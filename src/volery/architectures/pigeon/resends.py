@@ -39,6 +39,7 @@ class SentGang(msgspec.Struct, eq=False):
         kind: The type of its job.
         tasks: Members that have not finished.
         returned_tasks: Those that are lost, or that a master has dropped, since this attempt was sent.
+        sent_tasks: Members that were sent with this attempt.
     """
 
     group: int
@@ -47,6 +48,7 @@ class SentGang(msgspec.Struct, eq=False):
     tasks: dict[TaskId, Task]
     attempt: int = 0
     returned_tasks: set[TaskId] = set()
+    sent_tasks: tuple[TaskId, ...] = ()
 
     def has_returned(self) -> bool:
         """True if all members are back that have not finished."""
@@ -76,6 +78,7 @@ class DistributorRecovery:
         self._promises = Promises([of_group[0] for of_group in seats])
         self._sent: dict[TaskId, tuple[Task, int, int, int]] = {}
         self._gangs: dict[JobId, SentGang] = {}
+        self._ended_gangs: list[list[SentGang]] = [[] for _ in range(groups)]
         self._unconfirmed_tasks: list[dict[TaskId, None]] = [{} for _ in range(groups)]
 
     def bind(self, distributor: Dealer, port: Port) -> None:
@@ -100,13 +103,20 @@ class DistributorRecovery:
         del gang.tasks[task]
         gang.returned_tasks.discard(task)
         if not gang.tasks:
-            del self._gangs[entry[0].job]
+            self._end(self._gangs.pop(entry[0].job))
         elif gang.has_returned():
             self._send_gang_again(gang)
+
+    def _end(self, gang: SentGang) -> None:
+        """Have what is left of a gang dropped: results of an earlier attempt may have ended it, and it never begins."""
+        if gang.attempt:
+            self._ended_gangs[gang.group].append(gang)
+            self._port.send(self._distributor.masters[gang.group], Withdraw(gang.sent_tasks, is_recall=True))
 
     def send_gang(self, gang: SentGang) -> None:
         """Send the members of a gang that have not finished to the master that leads its group."""
         tasks = tuple(gang.tasks.values())
+        gang.sent_tasks = tuple(gang.tasks)
         self._gangs[tasks[0].job] = gang
         for task in tasks:
             self._sent[task.id] = (task, gang.group, gang.kind, gang.attempt)
@@ -201,6 +211,8 @@ class DistributorRecovery:
             for gang in self._gangs.values():
                 if gang.group == group and gang.returned_tasks:
                     self._recall(gang)
+            for gang in self._ended_gangs[group]:
+                self._port.send(source, Withdraw(gang.sent_tasks, is_recall=True))
 
     def lost(self, message: Lost, source: Address) -> None:
         """Send the tasks of lost attempts again."""

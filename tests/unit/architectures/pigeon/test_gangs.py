@@ -204,6 +204,17 @@ def test_members_that_come_back_in_one_message_are_sent_again_once() -> None:
     assert again(one.hear(Lost((active(0, 1), active(1, 1), active(2, 1))), FIRST)) == [(FIRST, 0, 2, [0, 1, 2])]
 
 
+def test_what_waits_of_a_gang_is_dropped_when_late_results_end_it() -> None:
+    one = Bare(DEALER, 3)
+    one.hear(gang(0, 0, 0), "submitter")
+    one.hear(Lost((active(0), active(1))), FIRST)
+    one.hear(Result(active(0)), FIRST)
+    rest = Withdraw((0, 1), is_recall=True)
+    assert (FIRST, rest) in one.hear(Result(active(1)), FIRST)
+    assert (STANDBY, rest) in one.hear(Report(1, whole=True, settled=True, running=(active(1, 1),)), STANDBY)
+    assert not one.hear(Withdrawn((0, 1)), STANDBY)
+
+
 def test_the_members_that_have_not_finished_are_the_gang() -> None:
     one = Bare(DEALER, 3)
     one.hear(gang(0, 0, 0, 0, shape=Gang(3, 1)), "submitter")
