@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 import volery.cli.compare
 from volery.architectures import choose
 from volery.cli.main import app
+from volery.live.config.client_file import ClientFile
 from volery.live.config.federation import FederationFile, read_federation
 from volery.live.jobs import read_job
 from volery.sim.faults import FaultPlan
@@ -196,6 +197,9 @@ def _read(file: Path, table: dict[str, Any]) -> str:
     if {"command", "commands", "tasks"} & set(table):
         read_job(file)
         return "job"
+    if set(table) <= {*ClientFile.__struct_fields__}:
+        msgspec.convert(table, ClientFile)
+        return "client"
     if set(table) <= {*FederationFile.__struct_fields__}:
         lacks = {"machines": "[{ count = 40 }]", "architecture": '"megha"'}
         head = "".join(f"{key} = {value}\n" for key, value in lacks.items() if key not in table)

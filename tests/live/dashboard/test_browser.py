@@ -216,7 +216,7 @@ def test_a_page_follows_what_happens(browser: Browser, tmp_path: Path) -> None:
         page, complaints = opened(browser, f"{url}/dashboard/jobs")
         expect(page.locator("#live")).to_contain_text("No such jobs.")
         http.post("/jobs", json={"command": "true", "name": "later"})
-        expect(page.locator("tbody")).to_contain_text("later")
+        expect(page.locator("tbody")).to_contain_text("later", timeout=15_000)
         page.goto(url)
         page.locator("#field canvas").press("ArrowRight")
         expect(page.locator("#field p")).to_have_text("node/0: 0 of 1 slots run a task.")
