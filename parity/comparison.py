@@ -47,7 +47,6 @@ class Conditions(msgspec.Struct, frozen=True):
         overhead_ms: Median of what a job took longer than it was told to sleep.
         overhead_most_ms: Largest of these times.
         loop_most_ms: Longest pass of the main and the backfill loop.
-        has_answers: True if it was recorded when nodes answered.
     """
 
     jobs: int
@@ -57,7 +56,6 @@ class Conditions(msgspec.Struct, frozen=True):
     overhead_ms: float
     overhead_most_ms: float
     loop_most_ms: float
-    has_answers: bool
 
 
 def has_waited(job: RanJob) -> bool:
@@ -93,5 +91,4 @@ def conditions(record: Record) -> Conditions:
         statistics.median(overheads),
         max(overheads),
         max(record.loops.get("main max cycle", 0), record.loops.get("backfill max cycle", 0)) / 1000,
-        record.has_answers,
     )

@@ -24,7 +24,7 @@ def page(rows: Sequence[Result]) -> str:
     """The page: page.md with its tables filled in."""
     text = TEXT.read_text(encoding="utf-8")
     words = {
-        "<!-- results -->": _table(HEADS, [_figures(name, of) for name, of in _by_answers(rows)]),
+        "<!-- results -->": _table(HEADS, [_figures(name, of) for name, of in _by_scenario(rows)]),
         "<!-- conditions -->": _table(FACT_HEADS, [_facts(name, of) for name, of in _by_scenario(rows)]),
         "NODES": str(NODES),
         "CPUS": str(CPUS),
@@ -41,16 +41,6 @@ def _by_scenario(rows: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     return [(name, of) for name in SCENARIOS if (of := [row for row in rows if row.scenario == name])]
 
 
-def _by_answers(rows: Sequence[Result]) -> list[tuple[str, list[Result]]]:
-    """The runs of each scenario, those apart of which the answers of nodes are assumed."""
-    return [
-        (name, part)
-        for name, of in _by_scenario(rows)
-        for has_answers in (True, False)
-        if (part := [row for row in of if row.conditions.has_answers is has_answers])
-    ]
-
-
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [heads, ["---", *["--:"] * (len(heads) - 1)], *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
@@ -59,7 +49,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _figures(name: str, of: Sequence[Result]) -> list[str]:
     """The mean over seeds, and the least and the largest of them."""
     return [
-        f"`{name}`: {SCENARIOS[name].title}" + ("" if of[0].conditions.has_answers else " (answers assumed)"),
+        f"`{name}`: {SCENARIOS[name].title}",
         ", ".join(str(row.seed) for row in of),
         _spread(of, lambda row: row.lab.tau, 3),
         _spread(of, lambda row: row.fifo.tau, 2),

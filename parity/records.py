@@ -94,11 +94,6 @@ class Record(msgspec.Struct, frozen=True):
     submissions: tuple[Submission, ...]
     jobs: tuple[RanJob, ...]
 
-    @property
-    def has_answers(self) -> bool:
-        """True if it was recorded when nodes answered, and when passes were cut."""
-        return any(attempt.answers_ms for job in self.jobs for attempt in job.attempts)
-
     def write(self, folder: Path = FOLDER) -> Path:
         """Write the record, one line for each job and submission."""
         lines = [b"{"]

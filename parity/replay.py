@@ -33,8 +33,6 @@ MS = 1_000
 MINUTE_US = 60_000_000
 MINUTE_MS = 60_000
 LATER_PASSES = 1800
-ANSWER_MS = 6.0
-"""Time from the end of a job to the answers of its nodes where none are recorded: half of those that are take less."""
 ROUNDS_MAX = 300
 """Each round fixes at least one release that earlier ones decide."""
 
@@ -169,19 +167,6 @@ def offset_ms(record: Record) -> int:
     return record.hour_ms % MINUTE_MS + MINUTE_MS
 
 
-def with_answers(record: Record) -> Record:
-    """The record with the usual time after which nodes answer, where it has none."""
-    if record.has_answers:
-        return record
-    jobs = [
-        msgspec.structs.replace(
-            job, attempts=tuple([msgspec.structs.replace(run, answers_ms=(ANSWER_MS,)) for run in job.attempts])
-        )
-        for job in record.jobs
-    ]
-    return msgspec.structs.replace(record, jobs=tuple(jobs))
-
-
 def recorded_times(record: Record, order: Sequence[int]) -> RecordedTimes:
     """The recorded times for the jobs of the lab.
 
@@ -233,7 +218,6 @@ def replay(record: Record, design: Design) -> list[LabStart]:
     Raises:
         InputError: if the releases do not settle.
     """
-    record = with_answers(record)
     # The recorded ends are a good first guess; what the rounds settle on does not depend on it.
     offset_us = offset_ms(record) * MS
     ends_us = [round(job.attempts[-1].end_ms * MS) + offset_us for job in record.jobs]

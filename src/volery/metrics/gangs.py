@@ -24,7 +24,7 @@ class GangSummary(msgspec.Struct, frozen=True):
             a machine that its request is of the largest resource.
         held_share: Share of the time of all machines from the first submission to the last finish (0 to 1).
         machines_mean: Count of the machines on which the tasks of a gang ran, its mean over gangs of several tasks:
-            the spread over servers of Jeon et al. (USENIX ATC 2019, section 3); None where none ran.
+            the spread over servers of Jeon et al. (USENIX ATC 2019); None where none ran.
         racks_mean: Count of the racks of these machines, its mean; None where the cluster names no racks.
         one_rack: Share of these gangs that ran in one rack (0 to 1); None where the cluster names no racks.
     """

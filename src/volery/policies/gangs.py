@@ -103,7 +103,7 @@ def rack_vectors(cluster: Cluster) -> tuple[int, ...]:
 def by_rack(gang: Gang, racks: Sequence[int], place: Callable[[int], Answer]) -> Answer:
     """Place a gang in the first rack that has room for it, if it wants one; where it only prefers that, else anywhere.
 
-    Philly's scheduler places jobs so, and relaxes the demand for one rack (Jeon et al., USENIX ATC 2019, section 2).
+    Philly's scheduler places jobs so, and relaxes the demand for one rack (Jeon et al., USENIX ATC 2019).
 
     Args:
         gang: Shape of the gang.

@@ -3,7 +3,7 @@
 Azure's database holds zones and types of machines; tables of requests were made of it. Philly has a log of jobs (JSON),
 and a table of durations made of it. Its times are local, `2017-10-09 07:01:55`, some with a zone behind them. A row is
 an attempt: it holds its GPUs from its start to its end, and the next attempt of the job waits for it. A job states how
-many GPUs it needs, and runs when it has all of them, on whichever machines (Jeon et al., USENIX ATC 2019, section 2):
+many GPUs it needs, and runs when it has all of them, on whichever machines (Jeon et al., USENIX ATC 2019):
 each is a task, and these run only together. The machines in the log are a choice of Philly's scheduler.
 """
 
