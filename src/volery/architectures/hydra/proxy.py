@@ -500,9 +500,10 @@ class Proxy(Component):
         role = role_of(message.peer)
         if role == "node":
             machine = int(message.peer.split("/")[1])
-            # A gang's container may be of the time since the restart: its manager keeps it, and its start is lost.
-            gangs = [application for application in self._applications.values() if application.gang is not None]
-            started = [running for application in gangs for running in application.running.values()]
+            # A container may be of the time since the restart: its manager keeps it, and its start is lost.
+            started = [
+                running for application in self._applications.values() for running in application.running.values()
+            ]
             if containers := tuple([running.container for running in started if running.machine == machine]):
                 self._port.send(rm_of(self._layout.sub_of[machine]), Release(containers))
             self._retry_machine(machine)
