@@ -40,7 +40,7 @@ def arguments_named(arguments: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        problem = OPTION.sub(lambda found: _argument(found[1]) if found[1] else found[0], error.problem)
+        problem = OPTION.sub(lambda matches: _argument(matches[1]) if matches[1] else matches[0], error.problem)
         problem = problem.replace("force to", "force=True to")
         raise type(error)(_place(error.place, arguments), problem) from None
 

@@ -133,28 +133,30 @@ def _in_schema(table: pa.Table) -> pa.Table:
     Raises:
         InputError: naming the column, and the first row where one value is wrong.
     """
-    given: dict[str, Any] = {}
+    columns_given: dict[str, Any] = {}
     for name in table.column_names:
         if name not in KNOWN or table.column_names.count(name) > 1:
             hint = "stands there twice" if name in KNOWN else f"is none of a trace table{suggestion(name, KNOWN)}"
             raise InputError("source", f"column {name!r} {hint}; rename or drop it")
         target = IN_SECONDS.get(name, name)
-        if target in given:
+        if target in columns_given:
             raise InputError("source", f"{target!r} is given in seconds, too; drop column {name!r}")
-        given[target] = _cast(table.column(name), name, SCHEMA.field(target).type)
+        columns_given[target] = _cast(table.column(name), name, SCHEMA.field(target).type)
 
-    if "submit_us" not in given and "task_submit_us" not in given:
+    if "submit_us" not in columns_given and "task_submit_us" not in columns_given:
         raise InputError("source", "has no column 'submit_s' (or submit_us): the time of submission")
-    if not RUNTIMES & given.keys():
+    if not RUNTIMES & columns_given.keys():
         raise InputError("source", "has no column 'runtime_s' (or runtime_us; or start_s and end_s)")
 
-    _check_submissions(given)
+    _check_submissions(columns_given)
     count = table.num_rows
     numbers = pa.array([str(number) for number in range(count)], pa.string())
     defaults = {"job": numbers, "task": numbers, "instances": pa.repeat(pa.scalar(1, pa.int64()), count)}
     defaults |= {"line": pa.array(range(1, count + 1), pa.int64())}
     columns = [
-        given[field.name] if field.name in given else defaults.get(field.name, pa.nulls(count, field.type))
+        columns_given[field.name]
+        if field.name in columns_given
+        else defaults.get(field.name, pa.nulls(count, field.type))
         for field in SCHEMA
     ]
     return pa.Table.from_arrays(columns, schema=SCHEMA)

@@ -144,10 +144,10 @@ class SubClusterGangs:
     @property
     def kept_slots(self) -> Counter[int]:
         """The slots that are kept, by seat."""
-        kept: Counter[int] = Counter()
+        kept_slots: Counter[int] = Counter()
         for gang in self._turns:
-            kept.update(gang.kept_slots)
-        return kept
+            kept_slots.update(gang.kept_slots)
+        return kept_slots
 
     def check(self) -> None:
         """Raise AssertionError where enough slots are kept for a gang that was not granted."""

@@ -144,8 +144,8 @@ class DistributorRecovery:
 
     def _recall(self, gang: SentGang) -> None:
         """Have the other members dropped or ended; a master that has lost one may not know that they wait for it."""
-        others = tuple([task for task in gang.tasks if task not in gang.returned_tasks])
-        self._port.send(self._distributor.masters[gang.group], Withdraw(others, is_recall=True))
+        other_members = tuple([task for task in gang.tasks if task not in gang.returned_tasks])
+        self._port.send(self._distributor.masters[gang.group], Withdraw(other_members, is_recall=True))
 
     def take_back(self, tasks: Iterable[TaskId], master: Address) -> Sequence[TaskId]:
         """Take back members that were dropped where they waited; returns the others, which will never run."""

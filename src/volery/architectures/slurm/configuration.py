@@ -136,22 +136,24 @@ def partitions_of(config: SlurmConfig, every: int) -> tuple[dict[str, SlurmParti
     partitions: dict[str, SlurmPartition] = {}
     default = ""
     for name, values in _entries(config.PartitionName or "all/Nodes:ALL", place, PARTITION_KEYS):
-        where = f"{place}/{name}"
+        partition_place = f"{place}/{name}"
         if "Nodes" not in values:
-            raise InputError(where, "it has no nodes, so that no job could run in it; give Nodes, as Nodes:0-3")
+            raise InputError(
+                partition_place, "it has no nodes, so that no job could run in it; give Nodes, as Nodes:0-3"
+            )
         partitions[name] = SlurmPartition(
             name,
-            _nodes(values["Nodes"], where, every),
-            _count(values, "PriorityTier", 1, where),
-            _count(values, "PriorityJobFactor", 1, where),
-            _limit_s(values, "MaxTime", where),
-            _limit_s(values, "DefaultTime", where),
-            _word(values, "OverSubscribe", SHARING, where) == EXCLUSIVE,
-            _count(values, "MinNodes", 0, where),
-            _count(values, "MaxNodes", 0, where),
-            _word(values, "PreemptMode", MODES, where),
+            _nodes(values["Nodes"], partition_place, every),
+            _count(values, "PriorityTier", 1, partition_place),
+            _count(values, "PriorityJobFactor", 1, partition_place),
+            _limit_s(values, "MaxTime", partition_place),
+            _limit_s(values, "DefaultTime", partition_place),
+            _word(values, "OverSubscribe", SHARING, partition_place) == EXCLUSIVE,
+            _count(values, "MinNodes", 0, partition_place),
+            _count(values, "MaxNodes", 0, partition_place),
+            _word(values, "PreemptMode", MODES, partition_place),
         )
-        if _word(values, "Default", (*YES, *NO), where) in YES:
+        if _word(values, "Default", (*YES, *NO), partition_place) in YES:
             default = name
     return partitions, partitions[default or next(iter(partitions))]
 

@@ -87,8 +87,8 @@ def victims(job: QueuedJob, candidates: Sequence[StartedJob], nodes: Nodes, allo
 
         # The last that was removed was needed; before the others, those whose nodes the job would use.
         last = removed[-1]
-        others = sorted(removed[:-1], key=lambda running: -(running.nodes & chosen_nodes).bit_count())
-        order = [last, *others, *order[len(removed) :]]
+        other_jobs = sorted(removed[:-1], key=lambda running: -(running.nodes & chosen_nodes).bit_count())
+        order = [last, *other_jobs, *order[len(removed) :]]
     return [running for running in removed if running.nodes & chosen_nodes]
 
 

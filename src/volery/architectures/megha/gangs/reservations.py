@@ -175,16 +175,16 @@ class GangReservations(Attached):
     def _waits(self, reservation: UnitReservation, refused_tasks: frozenset[TaskId]) -> bool:
         """Let a request wait for units that are not free; False: it may not, see the order of requests."""
         host, request, nodes = self._host, reservation.request, reservation.nodes
-        others = [
-            other
-            for other in self._reservations.values()
-            if other is not reservation and not nodes.isdisjoint(other.nodes)
+        rivals = [
+            rival
+            for rival in self._reservations.values()
+            if rival is not reservation and not nodes.isdisjoint(rival.nodes)
         ]
-        if any(other.age < reservation.age for other in others):
+        if any(rival.age < reservation.age for rival in rivals):
             return False
 
         if not request.is_patient:
-            younger_nodes = frozenset[Address]().union(*[other.nodes for other in others if other.starts])
+            younger_nodes = frozenset[Address]().union(*[rival.nodes for rival in rivals if rival.starts])
             at = self._layout.nodes[request.partition]
             return all(
                 at[position] in younger_nodes
@@ -194,9 +194,9 @@ class GangReservations(Attached):
 
         if any(map(self._is_unusable, nodes)):
             return False
-        younger = [other for other in others if not other.starts]
-        for other in younger:
-            self._remove(other)
+        younger = [rival for rival in rivals if not rival.starts]
+        for rival in younger:
+            self._remove(rival)
         # What was closed for a younger gang may be free: the next look is to try again, whatever runs there.
         reservation.running_count = TRY_AGAIN if younger else self._count_on(nodes)
         for node in nodes:
